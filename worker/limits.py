@@ -280,7 +280,6 @@ CALL_RESULTS_MOST_LANES: Final = 5
 DELETING_AT_ONCE: Final = 20
 """Runs in one step: few enough for the server to answer others in between."""
 LOOKED_AT: Final = 1_000
-DELETING_LANES_AT_ONCE: Final = 200
 DELETING_KEPT_SECONDS: Final = 86_400
 """For so long a log stays that was written anew in part, by a client that died."""
 
@@ -298,10 +297,6 @@ DISPATCHER_MOST_BYTES: Final = 2**24
 """Of their tasks."""
 DISPATCHER_AT_ONCE: Final = 250
 """How many calls are decided before what they hold is counted."""
-
-# client/fork
-FORK_LANES_AT_ONCE: Final = 200
-ENTRIES_AT_ONCE: Final = 2_000
 
 # client/people
 SHOWN: Final = 500

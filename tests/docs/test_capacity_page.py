@@ -11,7 +11,6 @@ import msgpack
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.run_writer import measure_runs
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 
@@ -62,7 +61,7 @@ def test_a_run_takes_what_the_page_says(backend: Backend, instances: int, calls:
     backend.wait(run.id)
     scripts = backend.redis.info("commandstats")["cmdstat_evalsha"]["calls"]
     written = backend.redis.info("persistence")["aof_current_size"] - file_before
-    (held,) = measure_runs(backend.redis, [Keys(backend.settings.key_prefix, run.id)])
+    (held,) = measure_runs(backend.redis, backend.settings.key_prefix, [run.id])
     m, r = len(msgpack.packb(messages[0])), len(msgpack.packb("x" * size))
     expected = formulas()
     ratios = {

@@ -254,7 +254,7 @@ def test_a_client_that_is_killed_in_the_midst_leaves_a_paused_run_and_may_try_ag
 
 def begun_by_another(backend: Backend, run: Run) -> AmendmentSteps:
     """Somebody else's amendment, on its way."""
-    another = AmendmentSteps(backend.redis, Keys(backend.settings.key_prefix, run.id))
+    another = AmendmentSteps(run.id, backend.redis, backend.settings)
     another.do("begin")
     return another
 
@@ -472,7 +472,7 @@ def log(server: EmbeddedServer, request: pytest.FixtureRequest) -> Log:
 
 
 def begun(log: Log) -> AmendmentSteps:
-    steps = AmendmentSteps(connect(log.settings), log.keys)
+    steps = AmendmentSteps(log.keys.run, connect(log.settings), log.settings)
     steps.do("begin")
     return steps
 
@@ -510,8 +510,7 @@ def write_twice(steps: AmendmentSteps) -> None:
     shared: dict[str, Any] = {"dropped": [0], "detail": b"\x80", "record": b"", "shared": b"", "gathers": []}
     for lane in "①②":
         request = steps._request("lane", {"lane": lane, "added": 2, **shared})
-        for _ in range(2):
-            steps._script(steps._keys, request)
+        steps._store.amend([request, request])
 
 
 def undo(steps: AmendmentSteps, lane: str = "①", **request: Any) -> None:

@@ -14,15 +14,13 @@ from acts_celery import Client, DeadLetter, InfrastructureError, InstanceNotFoun
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.messages import TaskMessage
-from acts_celery.worker.client.deleting import Deleter, Eraser
+from acts_celery.worker.client.deleting import Deleter
 from acts_celery.worker.client.deployments import Which
 from acts_celery.worker.errors import InstanceDeleted
 from acts_celery.worker.store.keys import Keys, active_runs, due_runs, ended_runs
-from acts_celery.worker.store.log import History
 from acts_celery.worker.store.run_list import Parent
-from acts_celery.worker.store.run_writer import expire_runs
+from acts_celery.worker.store.run_writer import LogRewrite, expire_runs
 from acts_celery.worker.store.scripts import server_ms
-from acts_celery.worker.store.state import RunState
 from acts_celery.worker.ui import Page
 
 from .backend import Backend, Meeting, heard, settings_apart, settings_for
@@ -49,7 +47,7 @@ def ended(backend: Backend, name: str, *, days: float = 0, size: int = 0, status
     at = server_ms(backend.redis) - int(days * DAY_MS)
     fields: dict[Any, Any] = {"submitted": at - 1_000, "finished": at, "status": status}
     backend.redis.hset(keys.state, mapping=fields)
-    expire_runs(backend.redis, keys.prefix, [keys], 10_000)
+    expire_runs(backend.redis, keys.prefix, [run], 10_000)
     return run
 
 
@@ -121,7 +119,7 @@ def test_child_runs_and_dead_letters_go_with_their_run(kept: Backend) -> None:
 
 def test_one_run_takes_its_child_runs_along_and_stays_while_one_is_under_way(kept: Backend) -> None:
     started: Any = kept.client.submit(solution={"calls": []}, id="family-1").id
-    expire_runs(kept.redis, kept.settings.key_prefix, [Keys(kept.settings.key_prefix, started)], 10_000)
+    expire_runs(kept.redis, kept.settings.key_prefix, [started], 10_000)
     child = kept.client.submit(solution={"calls": [{"_tool": "add", "a": 1, "_outputPath": "†state.a"}]}, id="family-2")
     other = kept.client.submit(solution={"calls": []}, id="family-3").id
     child_of(kept, started, child.id)
@@ -439,17 +437,25 @@ def test_a_run_that_goes_on_meanwhile_and_one_that_is_gone_are_left_out(backend:
     backend.meeting.open_gate(secret)
 
 
-def test_what_is_added_meanwhile_is_not_lost_and_the_log_stays_as_it_was(backend: Backend, secret: str) -> None:
+def test_what_is_added_meanwhile_is_not_lost_and_the_log_stays_as_it_was(
+    backend: Backend, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = backend.client.submit_document({"context": [*people("ann", "bob", secret=secret), PLAN]})
     backend.wait(run.id)
-    eraser, keys = Eraser(backend.redis, backend.settings), Keys(backend.settings.key_prefix, run.id)
-    history = History(backend.redis, keys)
-    _, last = eraser._write_anew(history, keys, frozenset(["ann"]), RunState(history.definition()), set())
-    run.amend([{"_tool": "echo", "value": "†state.copy", "_instance": "ann", "_outputPath": "†state.more"}], add=True)
-    after = backend.wait(run.id)
-    with pytest.raises(RunOver, match="added to it meanwhile"):
-        eraser._put_in_place(keys, ["ann"], last, [], {})
-    assert run.result() == after
+    keys, replace = Keys(backend.settings.key_prefix, run.id), LogRewrite.replace
+    call = {"_tool": "echo", "value": "†state.copy", "_instance": "ann", "_outputPath": "†state.more"}
+    after = []
+
+    def amend_first(rewrite: LogRewrite, *arguments: Any) -> bool:
+        run.amend([call], add=True)
+        after.append(backend.wait(run.id))
+        return replace(rewrite, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogRewrite, "replace", amend_first)
+        with pytest.raises(RunOver, match="added to it meanwhile"):
+            run.delete_instances("ann")
+    assert [run.result()] == after
     assert keys.log_kept not in backend.keys(run.id)
     run.delete_instances("ann")
     assert run.result().instance_status == {"bob": "completed", "ann": "deleted"}

@@ -172,7 +172,7 @@ def test_ended_runs_are_listed_as_long_as_they_are_kept() -> None:
             redis, prefix = client._redis, settings.key_prefix
             ids = [client.submit([], {"calls": []}).id for _ in range(3)]
             for run in ids:
-                expire_runs(redis, prefix, [Keys(prefix, run)], 1_000)
+                expire_runs(redis, prefix, [run], 1_000)
             assert redis.zcard(active_runs(prefix)) == 0
             assert {summary.run for summary in client.runs()} == set(ids)
             redis.unlink(*Keys(prefix, ids[0]).all)  # its time is over
@@ -194,7 +194,7 @@ def test_a_run_is_found_at_every_moment_of_its_end() -> None:
     with EmbeddedServer() as server, Client(settings_for(server)) as client:
         run = client.submit([], {"calls": []}, name="ending")
         keys = Keys(client.settings.key_prefix, run.id)
-        expire_runs(Watched.from_url(client.settings.require_redis()), keys.prefix, [keys], 1_000)
+        expire_runs(Watched.from_url(client.settings.require_redis()), keys.prefix, [run.id], 1_000)
         assert (client._redis.zscore(active_runs(keys.prefix), run.id), looked.count("ZREM")) == (None, 2)
 
 

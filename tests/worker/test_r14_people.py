@@ -907,8 +907,8 @@ def test_r14_2_a_replacement_that_was_left_in_the_midst_is_finished_by_repeating
     with alone.worker():
         run = submitted(alone, plain(1, "†state.a"), approve=["echoPlain"])
         wait_held(run)
-        AmendmentSteps(alone.redis, Keys(alone.settings.key_prefix, run.id)).do("begin")
-        another = AmendmentSteps(alone.redis, Keys(alone.settings.key_prefix, run.id))
+        AmendmentSteps(run.id, alone.redis, alone.settings).do("begin")
+        another = AmendmentSteps(run.id, alone.redis, alone.settings)
         another.do("begin")
         another.do("plan", by="another:1", deed=DEED)
         with pytest.raises(BeingAmended):

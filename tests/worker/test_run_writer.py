@@ -15,6 +15,8 @@ from acts_celery.worker.store.run_writer import RunWriter, TakenOver
 
 from .backend import Backend
 
+PREFIX = "written"
+"""The prefix of these runs: no worker is to see half of one that is so old."""
 NOW = 1_790_000_000_000
 CALLS = [{"_tool": "echo", "value": "†state.n", "_outputPath": "†state.m"}]
 
@@ -22,8 +24,10 @@ CALLS = [{"_tool": "echo", "value": "†state.n", "_outputPath": "†state.m"}]
 class StallingWriter(RunWriter):
     """Lets something happen before each part that it sends."""
 
-    def __init__(self, backend: Backend, before: Callable[[int], object], *, times: int = 1) -> None:
-        super().__init__(backend.redis, backend.settings)
+    def __init__(
+        self, backend: Backend, before: Callable[[int], object], *, times: int = 1, prefix: str = PREFIX
+    ) -> None:
+        super().__init__(backend.redis, backend.settings.model_copy(update={"key_prefix": prefix}))
         self._before = before
         self._times = times
         self.parts = 0
@@ -51,7 +55,7 @@ def plan(backend: Backend) -> Plan:
 
 
 def keys(_: Backend, run: str) -> Keys:
-    return Keys("written", run)  # where no worker sees half of a run that is as old as these
+    return Keys(PREFIX, run)
 
 
 def written(backend: Backend, names: Keys) -> dict[str, Any]:
@@ -65,12 +69,12 @@ def written(backend: Backend, names: Keys) -> dict[str, Any]:
 
 
 def write(backend: Backend, writer: RunWriter, names: Keys) -> None:
-    writer.write(plan(backend), names, NOW, audit_record(backend.settings, "submitted"))
+    writer.write(plan(backend), names.run, NOW, audit_record(backend.settings, "submitted"))
 
 
 def reference(backend: Backend) -> dict[str, Any]:
     names = keys(backend, "plainly-written")
-    write(backend, RunWriter(backend.redis, backend.settings), names)
+    write(backend, StallingWriter(backend, lambda number: None), names)
     found = written(backend, names)
     backend.redis.unlink(*names.all)
     return found
@@ -86,7 +90,7 @@ def test_a_writer_that_stalls_anywhere_leaves_the_run_of_the_one_that_took_over_
 
         def take_over(number: int, at: int = stalled_at, names: Keys = names) -> None:
             if number == at:
-                write(backend, RunWriter(backend.redis, backend.settings), names)
+                write(backend, StallingWriter(backend, lambda number: None), names)
 
         with pytest.raises(TakenOver, match=names.run):
             write(backend, StallingWriter(backend, take_over), names)
@@ -123,7 +127,7 @@ def test_a_writer_that_fails_leaves_nothing_and_deletes_nothing_of_another(backe
 
     def fail_late(number: int) -> None:
         if number == 2:
-            write(backend, RunWriter(backend.redis, backend.settings), names)
+            write(backend, StallingWriter(backend, lambda number: None), names)
             raise Unreachable("gone")
 
     with pytest.raises(Unreachable):

@@ -165,12 +165,12 @@ def test_a_run_that_is_just_being_written_is_not_taken_for_an_ended_one(
     keys = Keys("swept", "half-written")
     order, now = audit_record(swept.settings, "submitted"), int(swept.redis.time()[0]) * 1000
     monkeypatch.setattr("acts_celery.worker.limits.PART_WORDS", 1)
-    writer = StallingWriter(swept, lambda number: sweeper.sweep())
-    writer.write(plan, keys, now, order)
+    writer = StallingWriter(swept, lambda number: sweeper.sweep(), prefix="swept")
+    writer.write(plan, keys.run, now, order)
     sweeper.sweep()
     looked_after = swept.redis.zscore(active_runs("swept"), keys.run)
     lifetimes = {swept.redis.ttl(name) for name in swept.keys(keys.run)}
-    discard_run(swept.redis, keys)
+    discard_run(swept.redis, keys.prefix, keys.run)
     assert looked_after is not None
     assert lifetimes == {-1}
 

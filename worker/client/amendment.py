@@ -42,10 +42,9 @@ from ..store.definition import (
 )
 from ..store.entries import counting
 from ..store.held_calls import AuditRecord, audit_record
-from ..store.keys import ENDED_STATUSES, Keys
+from ..store.keys import ENDED_STATUSES
 from ..store.log import History
 from ..store.run_list import PARENT, RunList, RunStore
-from ..store.scripts import Script
 from ..store.state import LaneState, RunState
 from .submitting import admitted
 
@@ -55,48 +54,44 @@ from .submitting import admitted
 # written.
 
 
-def refuse_a_copy(redis: Redis, keys: Keys) -> None:
-    """Raise `RunOver` for a run that is only read here, or that answers another one's call (SPEC R11.7)."""
-    imported, parent = RunStore(redis, keys).fields("imported", PARENT)
-    if imported is not None:
-        raise RunOver(f"run {keys.run} is imported: it can be read and forked, but it does not go on")
-    if parent is not None:
-        raise RunOver(
-            f"run {keys.run} is a child run, which answers a call of another run: steer that one (`acts status` names "
-            f"it)"
-        )
-
-
 class AmendmentSteps:
     """The steps of one change of one run. All of them raise `RunNotFound`, `RunOver`, `BeingAmended`."""
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
+    def __init__(self, run: str, redis: Redis, settings: Settings) -> None:
+        self._run = run
         self._redis = redis
-        self._keys = keys
+        self._prefix = settings.key_prefix
+        self._store = RunStore.open(redis, settings.key_prefix, run)
         self._who = secrets.token_hex(8)
         self._numbers = count(1)
-        self._script = Script(redis, "amend")
 
     @contextmanager
     def listed(self, submitted: int) -> Iterator[None]:
         """Opening a run again that has ended, which was submitted then: it is listed before and after. A sweep that is
         about to let it expire takes it from the list.
         """
-        runs = RunList(self._redis, self._keys.prefix)
-        runs.add(self._keys.run, submitted)
+        runs = RunList(self._redis, self._prefix)
+        runs.add(self._run, submitted)
         yield
-        runs.add(self._keys.run, submitted)
+        runs.add(self._run, submitted)
 
     def opened(self, refused: str) -> tuple[int, str]:
         """When a run was submitted that is to go on, also where it has ended, and which change of it was written in
         part. Raises `RunOver` for one that is cancelled, of which what is `refused` cannot be done.
         """
-        refuse_a_copy(self._redis, self._keys)
-        status, submitted, by = RunStore(self._redis, self._keys).fields("status", "submitted", "amending:by")
+        names = ("status", "submitted", "amending:by", "imported", PARENT)
+        status, submitted, by, imported, parent = self._store.fields(*names)
         if status is None:
-            raise RunNotFound(self._keys.run)
+            raise RunNotFound(self._run)
+        if imported is not None:
+            raise RunOver(f"run {self._run} is imported: it can be read and forked, but it does not go on")
+        if parent is not None:
+            raise RunOver(
+                f"run {self._run} is a child run, which answers a call of another run: steer that one (`acts status` "
+                "names it)"
+            )
         if status == "cancelled":
-            raise RunOver(f"run {self._keys.run} is cancelled: {refused}; fork it")
+            raise RunOver(f"run {self._run} is cancelled: {refused}; fork it")
         return int(submitted or 0), by or ""
 
     @contextmanager
@@ -119,14 +114,14 @@ class AmendmentSteps:
         left may be nothing, so it says what the output comes to.
         """
         ended = self.do("end", output_fault=self._output_fault())
-        record.write_line(self._keys.run)
+        record.write_line(self._run)
         if ended["resumes"]:
             with suppress(RunOver):  # what was left has ended with the change
                 resume()
 
     def _output_fault(self) -> str | None:
         """What `LaneView.output_fault` says of the global lane."""
-        history = History(self._redis, self._keys)
+        history = History.open(self._redis, self._prefix, self._run)
         run = RunState(history.definition(), ())
         if not holds_references(run.definition.output):
             return None
@@ -136,17 +131,15 @@ class AmendmentSteps:
         return output_fault(run.definition.output, run.shared.fold, run.definition.schema) or ""
 
     def do(self, step: str, **request: Any) -> dict[str, Any]:
-        """One step."""
-        return self._take(self._script(self._keys, self._request(step, request)))
+        """Take one step."""
+        [answer] = self._store.amend([self._request(step, request)])
+        return self._take(answer)
 
     def do_all(self, step: str, requests: Iterable[Mapping[str, Any]]) -> None:
-        """One step for each request, many of them in a round trip."""
+        """Take one step for each request, many of them in a round trip."""
         for some in batches(requests, limits.AMENDMENT_AT_ONCE):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for request in some:
-                    self._script.add(pipeline, self._keys, self._request(step, request))
-                for reply in pipeline.execute():
-                    self._take(self._script.read(reply))
+            for answer in self._store.amend(self._request(step, request) for request in some):
+                self._take(answer)
 
     def _request(self, step: str, request: Mapping[str, Any]) -> dict[str, Any]:
         return {"step": step, "who": self._who, "number": next(self._numbers), **request}
@@ -154,13 +147,13 @@ class AmendmentSteps:
     def _take(self, answer: dict[str, Any]) -> dict[str, Any]:
         """What the script says. Raises where the run is not ours to change."""
         if answer["status"] == "gone":
-            raise RunNotFound(self._keys.run)
+            raise RunNotFound(self._run)
         if answer["status"] in ENDED_STATUSES and not answer["is_ours"]:
-            raise RunOver(f"run {self._keys.run} is {answer['status']}: it cannot be amended any more")
+            raise RunOver(f"run {self._run} is {answer['status']}: it cannot be amended any more")
         if answer["is_streaming"]:
-            raise BeingAmended(f"a model is writing calls of run {self._keys.run}: try again when its answer is whole")
+            raise BeingAmended(f"a model is writing calls of run {self._run}: try again when its answer is whole")
         if not answer["is_ours"]:
-            raise BeingAmended(f"run {self._keys.run} is being amended by another client; look at it, then try again")
+            raise BeingAmended(f"run {self._run} is being amended by another client; look at it, then try again")
         return answer
 
 
@@ -254,12 +247,12 @@ class Amender:
     """Amends one run. `check` makes the plan of an amendment, or raises `protocol.Rejected`."""
 
     def __init__(self, run: str, redis: Redis, settings: Settings, check: Check) -> None:
+        self._run = run
         self._redis = redis
-        self._keys = Keys(settings.key_prefix, run)
-        self._history = History(redis, self._keys)
-        self._check = check
         self._settings = settings
-        self._steps = AmendmentSteps(redis, self._keys)
+        self._history = History.open(redis, settings.key_prefix, run)
+        self._check = check
+        self._steps = AmendmentSteps(run, redis, settings)
 
     def add(self, value: Any, *, resume: Callable[[], None]) -> None:
         """Add the calls of an amendment behind those of a run, also of one that has ended (SPEC R11.7).
@@ -282,7 +275,7 @@ class Amender:
         with ExitStack() as admission:
             with self._steps.begun(resume, adds=adds) as found:
                 run, by, first, plan = self._planned(value, found["by"], adds=adds, instead=instead)
-                admission.enter_context(admitted(self._redis, self._settings, plan.size, more_of=self._keys.run))
+                admission.enter_context(admitted(self._redis, self._settings, plan.size, more_of=self._run))
             order = audit_record(self._settings, "added calls" if adds else "amended", calls=len(plan.calls))
             keeps = adds or instead is not None
             self._steps.do("plan", by=by, adds=keeps, deed=order.pack())

@@ -31,21 +31,21 @@ from ...protocol.engine.loop import Answered, RequestRecorded
 from ...protocol.errors import json_text, shortened
 from ...protocol.limits import MOST_LABELS, value_problems
 from ...protocol.messages import EVERYWHERE, TRUST
-from ..backoff import batches
+from ..broker.attempts import CallId
 from ..broker.messages import pack, unpack
-from ..errors import NoLoop, NoSuchTick
-from ..limits import AT_ONCE, LONGEST_PATH, MOST_NAMED, limits_of
+from ..errors import NoLoop, NoSuchTick, RunNotFound
+from ..limits import LONGEST_PATH, MOST_NAMED, limits_of
 from ..registry.models import ModelRequest
 from ..store.definition import FORMAT, require_format, unpack_definition
 from ..store.entries import ENTRY_ID, id_key, read_entry
 from ..store.held_calls import audit_record
-from ..store.keys import ENDED_STATUSES, Field, Fields, Keys, active_runs
-from ..store.log import History, keep_begun, missing
-from ..store.run_list import OWNER, note_owned
-from ..store.run_writer import discard_run, expire_runs
+from ..store.keys import ENDED_STATUSES, Condition, Field, Fields
+from ..store.log import Head, History
+from ..store.run_list import OWNER, RunList, RunStore, owner_fields
+from ..store.run_writer import RunCopy, expire_runs
 from ..store.scripts import server_ms
 from ..store.state import End, RunState
-from .submitting import ID, owner_fields
+from .submitting import ID
 
 if TYPE_CHECKING:
     from .run import Run
@@ -142,30 +142,28 @@ def _templates(calls: Sequence[Mapping[str, Any]], instances: Set[str | None]) -
     return found
 
 
-def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a run's file. Raises `RunNotFound`, `RunBroken`, `OtherFormat`, `RedisError`."""
-    definition: Any = redis.get(keys.definition)
-    state: Any = redis.hgetall(keys.state)
-    if definition is None or not state:
-        raise missing(redis, keys)
-    require_format(int(state[b"format"]))
-    history = History(redis, keys)
+def export_lines(redis: Redis, prefix: str, run: str, result: Mapping[str, Any]) -> Iterator[str]:
+    """Write a run as the lines of a file. Raises `RunNotFound`, `RunBroken`, `OtherFormat`, `RedisError`."""
+    store, history = RunStore.open(redis, prefix, run), History.open(redis, prefix, run)
+    head, state = history.head(), store.state()
+    if not state:
+        raise RunNotFound(run)
+    require_format(int(state["format"]))
     yield json_text(
         {
             "acts_run": VERSION,
             "format": FORMAT,
-            "run": keys.run,
+            "run": run,
             "result": dict(result),
-            "instances": history.instances(),
-            "state": {_text(key): _text(value) for key, value in state.items()},
-            "definition": _encoded(definition),
-            "codes": {code.pack(): number for number, code in history.codes().items()},
+            "instances": list(head.instances),
+            "state": state,
+            "definition": _encoded(head.definition),
+            "codes": dict(head.codes),
             "begun": history.begun(),
         }
     )
-    for key in (keys.files, keys.pictures):
-        for digest, content in redis.hscan_iter(key):
-            yield json_text({"file": _text(digest), "content": _encoded(content)})
+    for digest, content, _ in store.all_files():
+        yield json_text({"file": digest, "content": _encoded(content)})
     for id_, raw in history.raw():
         entry: dict[str, Any] = {"id": id_.decode()}
         fields = dict(raw)
@@ -177,7 +175,7 @@ def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterato
 
 
 def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes], read: Callable[[str], object]) -> str:
-    """Write down a run from its file; returns its id. What `read` cannot read of it is no run.
+    """Write a run from its file; returns its id. A file of which `read` cannot read the run is refused.
 
     Raises `Rejected`, and then nothing was written; `OtherFormat`, `RedisError`.
     """
@@ -186,27 +184,22 @@ def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes],
     if head.get("acts_run") != VERSION or not isinstance(run := head.get("run"), str) or not ID.match(run):
         raise _refused(1, f'this is no run that `acts export` has written ("acts_run": {VERSION})')
     require_format(head["format"] if isinstance(head.get("format"), int) else 0)
-    keys = Keys(settings.key_prefix, run)
-    if redis.exists(keys.state) or redis.zscore(active_runs(keys.prefix), run) is not None:
+    prefix = settings.key_prefix
+    if RunStore.open(redis, prefix, run).status() is not None or RunList(redis, prefix).submitted([run]):
         raise Rejected([Problem("", f"run {run} is here already: delete it before it is imported")])
-    submitted = server_ms(redis)
-    try:
-        # Listed first, so that what a client that dies leaves of it is found.
-        redis.zadd(active_runs(keys.prefix), {run: submitted})
-        owner = owner_fields(settings)
-        if owner:
-            note_owned(redis, keys, owner[OWNER], submitted)
-        state = _write_head(redis, keys, head)
-        _write_log(redis, keys, rows, state, settings)
-        done = audit_record(settings, "imported")
-        redis.xadd(keys.log, {Field.AUDIT: done.pack()})
-        redis.hset(keys.state, mapping=state | owner)
+    copy = RunCopy(redis, prefix, run)
+    with copy.begun(server_ms(redis), settings):
+        state = _write_head(copy, head)
+        copy.append(_entries(copy, rows, settings))
+        if state["status"] not in ENDED_STATUSES:
+            state["status"] = "cancelled"
+            copy.add({Field.STATUS: b"cancelled"})
+        order = audit_record(settings, "imported")
+        copy.add({Field.AUDIT: order.pack()})
+        copy.finish(state | owner_fields(settings))
         _prove(run, read)
-        expire_runs(redis, keys.prefix, [keys], settings.retention_seconds)
-    except BaseException:
-        discard_run(redis, keys)
-        raise
-    done.write_line(run)
+        expire_runs(redis, prefix, [run], settings.retention_seconds)
+    order.write_line(run)
     return run
 
 
@@ -236,13 +229,21 @@ def _prove(run: str, read: Callable[[str], object]) -> None:
         raise Rejected([Problem("", text)]) from error
 
 
-def _write_head(redis: Redis, keys: Keys, head: Mapping[str, Any]) -> dict[Any, Any]:
-    """Write what stands beside the log; returns the state, which is written last."""
-    instances, state = head.get("instances"), head.get("state")
+def _write_head(copy: RunCopy, head: Mapping[str, Any]) -> dict[str, Any]:
+    """Write what the first line says of a run besides its state; returns the state."""
+    instances, state, codes, begun = (
+        head.get("instances"),
+        head.get("state"),
+        head.get("codes", {}),
+        head.get("begun", {}),
+    )
     definition = _decoded(head.get("definition"), 1)
     try:
         unpack_definition(definition)
-        keep_begun(redis, keys, head.get("begun", {}))
+        for member, condition in begun.items():
+            CallId.of_member(copy.run, member)
+            if Condition.read(condition.encode()) is None:
+                raise ValueError(f"{member!r} has no condition")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _refused(1, "its definition, or what had begun, cannot be read") from error
     if not isinstance(instances, list) or not all(isinstance(name, str) for name in instances):
@@ -255,53 +256,34 @@ def _write_head(redis: Redis, keys: Keys, head: Mapping[str, Any]) -> dict[Any, 
         raise _refused(1, f"in its state {shortened(odd[0], 40)!r} is no number")
     if ("forked_from" in state) != ("forked_at" in state):
         raise _refused(1, "its state has one of forked_from and forked_at alone")
-    codes = head.get("codes", {})
     if not isinstance(codes, dict) or not all(type(number) is int for number in codes.values()):
         raise _refused(1, "its codes are no object of numbers")
-    redis.set(keys.definition, definition)
-    if codes:
-        redis.hset(keys.codes, mapping=codes)
-    for some in batches(instances, AT_ONCE):
-        redis.rpush(keys.instances, *some)
+    copy.set_head(Head(definition, instances, codes))
+    copy.set_calls(begun.items(), was_at_work=True)
     kept = {key: value for key, value in state.items() if key not in _NOT_TAKEN and not key.startswith("amending")}
     kept |= {} if "begun" in head else {"running": "0", "between": "0"}
     return {**kept, "format": FORMAT, "imported": "1", "remaining": "0"}
 
 
-def _write_log(
-    redis: Redis, keys: Keys, rows: Iterator[str | bytes], state: dict[Any, Any], settings: Settings
-) -> None:
-    lanes = dict[str, str]()
-    limits = _deeper(limits_of(settings))
+def _entries(copy: RunCopy, rows: Iterator[str | bytes], settings: Settings) -> Iterator[tuple[bytes, Fields]]:
+    """Read the entries of a run's log from lines, and add its files. Raises `Rejected`."""
+    limits = limits_of(settings)
+    limits = replace(limits, depth=limits.depth + LONGEST_PATH)  # with room for the paths that values were written to
     most = left = int(settings.limit_run_bytes) + int(settings.limit_submission_bytes)
     last = (0, 0)
-    for page in batches(enumerate(rows, start=2), AT_ONCE):
-        with redis.pipeline(transaction=False) as pipeline:
-            for number, row in page:
-                entry = _read(row, number)
-                if "file" in entry:
-                    digest, content = _file(entry, number)
-                    left = _left(left - len(content), most, number)
-                    pipeline.hset(keys.files, digest, content)
-                    continue
-                fields = _fields(entry, number, limits)
-                left = _left(left - sum(map(len, fields.values())), most, number)
-                id_, before, last = entry["id"], last, id_key(entry["id"])
-                if last <= before:
-                    raise _refused(number, f"the entry {id_} stands behind {before[0]}-{before[1]}: ids only grow")
-                pipeline.xadd(keys.log, fields, id=id_)  # type: ignore[arg-type]  # redis wants an invariant dict
-                if "lane" in entry:
-                    lanes[entry["lane"]] = id_
-                elif Field.STATUS in fields:
-                    pipeline.xadd(keys.statuses, {"s": fields[Field.STATUS]}, id=id_)
-            pipeline.execute()
-    if state["status"] not in ENDED_STATUSES:
-        state["status"] = "cancelled"
-        id_ = redis.xadd(keys.log, {Field.STATUS: "cancelled"})
-        redis.xadd(keys.statuses, {"s": "cancelled"}, id=id_)
-    ended: dict[Any, Any] = {lane: f"{id_}:0" for lane, id_ in lanes.items()}
-    if ended:
-        redis.hset(keys.lanes, mapping=ended)
+    for number, row in enumerate(rows, start=2):
+        entry = _read(row, number)
+        if "file" in entry:
+            digest, content = _file(entry, number)
+            left = _left(left - len(content), most, number)
+            copy.add_file(digest, content)
+            continue
+        fields = _fields(entry, number, limits)
+        left = _left(left - sum(map(len, fields.values())), most, number)
+        id_, before, last = entry["id"], last, id_key(entry["id"])
+        if last <= before:
+            raise _refused(number, f"the entry {id_} stands behind {before[0]}-{before[1]}: ids only grow")
+        yield id_.encode(), fields
 
 
 def _left(left: int, most: int, number: int) -> int:
@@ -354,11 +336,6 @@ def _read(row: str | bytes, number: int) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _refused(number, "not an object")
     return value
-
-
-def _deeper(limits: Limits) -> Limits:
-    """The limits, with room for the paths that values were written to."""
-    return replace(limits, depth=limits.depth + LONGEST_PATH)
 
 
 def _is_number(key: str) -> bool:

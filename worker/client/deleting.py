@@ -7,13 +7,12 @@ whose calls that were sent and forgotten are not done.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from itertools import islice, product
+from itertools import islice
 from typing import Any, Final
 
 from redis import Redis
@@ -23,20 +22,19 @@ from ...protocol.engine.loop import RequestRecorded
 from ...protocol.messages import file_parts, pictures_in
 from .. import limits
 from ..backoff import batches
-from ..broker.attempts import lane_token
 from ..errors import InstanceDeleted, InstanceNotFound, RunNotFound, RunOver
-from ..store.definition import FORMAT
-from ..store.entries import Entry, read_entry
+from ..store.definition import FORMAT, require_format
+from ..store.entries import Entry
 from ..store.held_calls import audit_record
-from ..store.keys import ENDED_STATUSES, Field, Keys, active_runs, ended_runs
+from ..store.keys import ENDED_STATUSES
 from ..store.log import History
 from ..store.run_list import PARENT, Parent, RunList, RunStore
-from ..store.run_writer import Holding, delete_runs, measure_runs
-from ..store.scripts import Script, date_of
+from ..store.run_writer import Holding, LogRewrite, delete_runs, measure_runs
+from ..store.scripts import date_of
 from ..store.state import RunState
 from ..store.waiting import DeadLetters
 from .deployments import Overview, Summary, Which
-from .results import FOREIGN, deleted_instances, read_state
+from .results import FOREIGN, deleted_instances
 
 UNDER_WAY: Final = "under way"
 NOT_DONE: Final = "sent and forgotten calls not done"
@@ -88,6 +86,7 @@ class Deleter:
     def __init__(self, redis: Redis, settings: Settings) -> None:
         self._redis = redis
         self._settings = settings
+        self._prefix = settings.key_prefix
         self._letters = DeadLetters(redis, settings)
 
     def choose(self, which: Which, free_bytes: int | None = None, *, is_largest_first: bool = False) -> DeletableRuns:
@@ -115,15 +114,14 @@ class Deleter:
         """Delete a run that is over, with what stands below it; with `foreign` one that is of a format that is not read
         whatever its status is. Raises `RunNotFound`, `RunOver`.
         """
-        keys = self._keys(run)
-        name, above, number = RunStore(self._redis, keys).fields("name", PARENT, "format")
+        name, above, number = self._store(run).fields("name", PARENT, "format")
         is_read = number is None or int(number) == FORMAT
-        parent = Parent.read(above)
-        of_run = parent.call.run if parent is not None else None
-        if of_run is not None and RunStore(self._redis, self._keys(of_run)).status() not in (None, *ENDED_STATUSES):
-            raise RunOver(f"run {run} answers a call of run {of_run}, which is under way: cancel that first")
+        if (parent := Parent.read(above)) is not None:
+            of_run = parent.call.run
+            if self._store(of_run).status() not in (None, *ENDED_STATUSES):
+                raise RunOver(f"run {run} answers a call of run {of_run}, which is under way: cancel that first")
         family = (*self._below(run), run)
-        holdings = measure_runs(self._redis, [self._keys(each) for each in family])
+        holdings = measure_runs(self._redis, self._prefix, family)
         if (status := holdings[-1].status) is None:
             raise RunNotFound(run)
         for each, holding in zip(family, holdings, strict=True):
@@ -145,7 +143,7 @@ class Deleter:
         below = defaultdict[str, list[str]](list)
         known, under_way = set[str](), set[str]()
         meant = list[tuple[Summary, str | None]]()
-        for summary, state in Overview(self._redis, self._settings.key_prefix).with_states():
+        for summary, state in Overview(self._redis, self._prefix).with_states():
             run, parent = summary.run, Parent.read(state.get(PARENT))
             known.add(run)
             if parent is not None:
@@ -170,7 +168,7 @@ class Deleter:
         """The runs with what they hold, without those of which a call is not done."""
         letters = self._letters.counts()
         for some in batches(runs, limits.DELETING_AT_ONCE):
-            holdings = iter(measure_runs(self._redis, [self._keys(each) for run in some for each in run.all]))
+            holdings = iter(measure_runs(self._redis, self._prefix, [each for run in some for each in run.all]))
             for run in some:
                 found = _with(run, list(islice(holdings, len(run.all))), letters)
                 if found.outstanding:
@@ -182,9 +180,7 @@ class Deleter:
         self, runs: Sequence[DeletableRun], *, keeps_outstanding: bool, foreign: bool = False
     ) -> list[DeletableRun]:
         names = [each for run in runs for each in run.all]
-        keys = [self._keys(each) for each in names]
-        prefix = self._settings.key_prefix
-        holdings = delete_runs(self._redis, prefix, keys, keeps_outstanding=keeps_outstanding, foreign=foreign)
+        holdings = delete_runs(self._redis, self._prefix, names, keeps_outstanding=keeps_outstanding, foreign=foreign)
         gone = {name: held.bytes for name, held in zip(names, holdings, strict=True) if held.is_deleted}
         if any(run.dead_letters for run in runs):
             self._letters.forget_runs(gone.keys())
@@ -197,22 +193,15 @@ class Deleter:
 
     def _below(self, run: str) -> list[str]:
         """The child runs of one run, and theirs: their ids begin as its own does (see `child_links.child_id`)."""
-        alike = f"{run.partition('-')[0]}-*"
-        lists = (active_runs(self._settings.key_prefix), ended_runs(self._settings.key_prefix))
-        names = {
-            name.decode()
-            for listed in lists
-            for name, _ in self._redis.zscan_iter(listed, match=alike, count=limits.LOOKED_AT)
-        }
-        below, runs = defaultdict[str, list[str]](list), RunList(self._redis, self._settings.key_prefix)
-        for some in batches(sorted(names), limits.LOOKED_AT):
+        below, runs = defaultdict[str, list[str]](list), RunList(self._redis, self._prefix)
+        for some in batches(runs.beginning_with(f"{run.partition('-')[0]}-"), limits.LOOKED_AT):
             for each, [field] in zip(some, runs.fields(some, PARENT), strict=True):
                 if (parent := Parent.read(field)) is not None:
                     below[parent.call.run].append(each)
         return list(_descendants(run, below))
 
-    def _keys(self, run: str) -> Keys:
-        return Keys(self._settings.key_prefix, run)
+    def _store(self, run: str) -> RunStore:
+        return RunStore.open(self._redis, self._prefix, run)
 
 
 def _descendants(run: str, below: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -233,10 +222,9 @@ def _with(run: DeletableRun, holdings: Sequence[Holding], letters: Mapping[str, 
 
 # Deleting what a run that is over holds of some of its instances, such as the data of one person.
 #
-# Redis marks a deleted entry of a stream and keeps its bytes, in memory and in snapshots. So the log is written anew
-# without the entries of these instances, and put in the place of the old one in one step (lua/keys.lua). With them go
-# the files that only they show, their calls in the outbox, their dead letters and child runs. The names of the
-# instances stay, in the state and in the audit trail: the run says that they were deleted.
+# The log is written anew without their entries (`LogRewrite`). With these go the files that only they show, their calls
+# in the outbox, their dead letters and child runs. The names of the instances stay, in the state and in the audit
+# trail: the run says that they were deleted.
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,12 +288,9 @@ class Eraser:
         kept, found = Counter[str](), list[ErasableRun]()
         runs = ((run, state) for run, state in Overview(self._redis, self._prefix).with_states() if which.admits(run))
         for page in batches(runs, limits.DELETING_AT_ONCE):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for (summary, _), instance in product(page, instances):
-                    pipeline.lpos(Keys(self._prefix, summary.run).instances, instance)
-                places = iter(pipeline.execute())
-            for summary, state in page:
-                held = tuple(instance for instance in instances if next(places) is not None)
+            names = [summary.run for summary, _ in page]
+            holding = RunList(self._redis, self._prefix).holding(names, instances)
+            for (summary, state), held in zip(page, holding, strict=True):
                 if held and summary.status != FOREIGN and state["status"] in ENDED_STATUSES:
                     found.append(ErasableRun(summary.run, summary.name, held))
                 elif held:
@@ -318,82 +303,48 @@ class Eraser:
         """
         for run in runs:
             with suppress(RunNotFound, RunOver, InstanceDeleted):
-                state = read_state(self._redis, Keys(self._prefix, run.run))
-                yield self.erase_one(run.run, run.instances, state)
+                yield self.erase_one(run.run, run.instances)
 
-    def erase_one(self, run: str, instances: Sequence[str], state: Mapping[str, str]) -> Erased:
-        """Delete these instances of a run, whose state this is. If it is interrupted nothing of the log has changed;
-        repeat it. Raises `RunOver`, `InstanceNotFound`, `InstanceDeleted`.
+    def erase_one(self, run: str, instances: Sequence[str]) -> Erased:
+        """Delete these instances of a run. If it is interrupted nothing of the log has changed; repeat it.
+
+        Raises `RunNotFound`, `OtherFormat`, `RunOver`, `InstanceNotFound`, `InstanceDeleted`.
         """
         chosen = tuple(dict.fromkeys(instances))
-        keys, letters = Keys(self._prefix, run), DeadLetters(self._redis, self._settings)
-        history = History(self._redis, keys)
-        if state["status"] not in ENDED_STATUSES:
-            raise RunOver(f"run {run} is {state['status']}: cancel it before an instance is deleted")
-        known = history.instances()
+        store, history = RunStore.open(self._redis, self._prefix, run), History.open(self._redis, self._prefix, run)
+        kept = RunState(history.definition())
+        status, field, number = store.fields("status", "deleted", "format")
+        require_format(int(number or FORMAT))
+        if status not in ENDED_STATUSES:
+            raise RunOver(f"run {run} is {status}: cancel it before an instance is deleted")
+        known, deleted = history.instances(), deleted_instances(field)
         for instance in chosen:
-            if instance in deleted_instances(state.get("deleted")):
+            if instance in deleted:
                 raise InstanceDeleted(run, instance)
             if instance not in known:
                 raise InstanceNotFound(run, instance, known)
-        kept = RunState(history.definition())
         children, shown = list[str](), set[str]()
         for _, lane in history.lanes(chosen):
             children += [entry.child for entry in lane if entry.child is not None]
             shown |= _files_of(lane)
-        pictures: Any = self._redis.hkeys(keys.pictures)  # an attempt may have left one that nothing names
-        shown |= {digest.decode() for digest in pictures}
+        shown |= store.picture_digests()  # an attempt may have left one that nothing names
         for child in dict.fromkeys(children):
             with suppress(RunNotFound):  # it is kept no longer
                 Deleter(self._redis, self._settings).delete_one(child)
-        count, last = self._write_anew(history, keys, frozenset(map(lane_token, chosen)), kept, shown)
-        self._put_in_place(keys, chosen, last, sorted(shown), state)
-        gone = letters.forget_instances(run, frozenset(chosen))
-        audit_record(self._settings, "deleted", instances=list(chosen)).write_line(run)
+
+        def keep(entry: Entry) -> None:
+            shown.difference_update(_files_of([entry]) if shown else ())
+            if entry.instance is None:
+                kept.apply(entry)
+
+        log = LogRewrite(self._redis, self._prefix, run, chosen)
+        count = log.write(history.raw(), keep)
+        order = audit_record(self._settings, "deleted", instances=list(chosen))
+        if not log.replace(sorted(shown), [*deleted, *chosen], order):
+            raise RunOver(f"run {run} goes on: something was added to it meanwhile")
+        gone = DeadLetters(self._redis, self._settings).forget_instances(run, frozenset(chosen))
+        order.write_line(run)
         return Erased(run, chosen, count, tuple(children), gone, len(shown), tuple(_remains(kept)))
-
-    def _write_anew(
-        self, history: History, keys: Keys, lanes: frozenset[str], kept: RunState, shown: set[str]
-    ) -> tuple[int, str]:
-        """Write the log without these lanes beside it; returns how many entries that leaves out, and the last one's id.
-        Of the files that were shown there, those stay that others show.
-        """
-        self._redis.unlink(keys.log_kept)
-        left_out, last = 0, "0-0"
-        for page in batches(history.raw(), limits.DELETING_LANES_AT_ONCE):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for id_, fields in page:
-                    last = id_.decode()
-                    if fields.get(Field.LANE, b"").decode() in lanes:
-                        left_out += 1
-                        continue
-                    entry = read_entry(id_, fields)
-                    if shown:
-                        shown -= _files_of([entry])
-                    if entry.instance is None:
-                        kept.apply(entry)
-                    pipeline.xadd(keys.log_kept, dict(fields), id=last)  # type: ignore[arg-type]  # redis wants it invariant
-                pipeline.expire(keys.log_kept, limits.DELETING_KEPT_SECONDS)
-                pipeline.execute()
-        return left_out, last
-
-    def _put_in_place(
-        self, keys: Keys, instances: Sequence[str], last: str, files: list[str], state: Mapping[str, str]
-    ) -> None:
-        lanes = [lane_token(instance) for instance in instances]
-        outbox: Any = self._redis.hkeys(keys.outbox)
-        request = {
-            "instances": list(instances),
-            "lanes": lanes,
-            "last": last,
-            "calls": [call for call in outbox if call.decode().rpartition("\x1f")[0] in lanes],
-            "files": files,
-            "deleted": json.dumps([*deleted_instances(state.get("deleted")), *instances], ensure_ascii=False),
-            "who": audit_record(self._settings, "deleted", instances=list(instances)).pack(),
-        }
-        if not Script(self._redis, "keys", "forget")(keys, request)["is_done"]:
-            self._redis.unlink(keys.log_kept)
-            raise RunOver(f"run {keys.run} goes on: something was added to it meanwhile")
 
 
 def _files_of(entries: Sequence[Entry]) -> set[str]:

@@ -24,15 +24,14 @@ from ...protocol.errors import Speller
 from ...protocol.state.labels import marks_of
 from ...protocol.trust import Proof, Way
 from .. import limits
-from ..broker.attempts import CallId
-from ..broker.messages import unpack, unpack_task
+from ..broker.messages import unpack
 from ..errors import AmbiguousRun, OtherFormat, RunNotFound
 from ..registry.activities import Activity, Registry
 from ..store.definition import FORMAT, Definition, SaidHere, Trusts
 from ..store.entries import Entry
-from ..store.keys import ENDED_STATUSES, Condition, Keys, Kind
+from ..store.keys import ENDED_STATUSES, Kind
 from ..store.log import History
-from ..store.run_list import OWNER, PARENT, RunList, State, owner_of
+from ..store.run_list import OWNER, PARENT, RunList, RunStore, State, owner_of
 from ..store.scripts import date_of, server_ms
 from ..store.state import LaneState, RunState
 from .results import FOREIGN, RunStatus, counts_of, run_status
@@ -88,7 +87,7 @@ class Deployments:
             self.looked_at += 1
             try:
                 with collecting_seldom():
-                    refusals = list(self._of_run(Keys(self._prefix, run)))
+                    refusals = list(self._of_run(run))
                 yield from (RunRefusal(run, refusal) for refusal in refusals)
             except OtherFormat:
                 self.unread.append(run)
@@ -97,10 +96,10 @@ class Deployments:
 
     def _has_more(self, run: str, state: Mapping[str, str]) -> bool:
         """Whether calls of a run that has ended were sent and forgotten and are not done."""
-        return "sent" in state and bool(self._redis.hlen(Keys(self._prefix, run).outbox))
+        return "sent" in state and bool(RunStore.open(self._redis, self._prefix, run).count_outbox())
 
-    def _of_run(self, keys: Keys) -> Iterator[Refusal]:
-        history = History(self._redis, keys)
+    def _of_run(self, name: str) -> Iterator[Refusal]:
+        history = History.open(self._redis, self._prefix, name)
         definition = history.definition()
         run = RunState(definition)
         run.feed(history.lane(None))
@@ -114,7 +113,7 @@ class Deployments:
             Checked(definition.tools, definition.returns, definition.delegates, definition.contracts), self._code
         )
         yield from self._of_model(reading.run)
-        yield from self._of_outbox(keys, reading, forecast)
+        yield from self._of_outbox(name, reading, forecast)
         at_work = self._at_work(history)
         shared = [reading.run.shared.known[index] for index in reading.run.shared.open]
         for instance, lane in reading.run.lanes.items():
@@ -168,23 +167,18 @@ class Deployments:
                     reason = "the model of this loop may call it, and there is no code under the name any more"
                     yield Refusal(None, None, name, code, is_certain=False, reason=reason)
 
-    def _of_outbox(self, keys: Keys, reading: _Reading, forecast: Forecast) -> Iterator[Refusal]:
-        """The calls that were sent and forgotten, and are not done."""
-        tasks: Any = self._redis.hgetall(keys.outbox_tasks)
-        conditions: Any = self._redis.hgetall(keys.outbox)
-        for member, task in tasks.items():
-            if member not in conditions:
-                continue  # since when it is given back
-            condition = Condition.read(conditions[member])
-            id_ = CallId.of_member(keys.run, member.decode())
-            call = reading.run.lane(id_.instance).known.get(id_.index)
-            if call is None or condition is None or not forecast.concerns(call):
-                continue
-            body = unpack(unpack_task(task).body)
-            at_work = {id_.index} if condition.kind is Kind.RUNNING else set[int]()
+    def _of_outbox(self, name: str, reading: _Reading, forecast: Forecast) -> Iterator[Refusal]:
+        """Find what is refused of the calls that were sent and forgotten, and are not done."""
+        for id_, condition, task in RunStore.open(self._redis, self._prefix, name).outbox():
             lane = reading.run.lane(id_.instance)
-            part = LanePart(id_.instance, lane.fold, [call], given={id_.index: body["parameters"]}, at_work=at_work)
-            yield from forecast.of(part)
+            call = lane.known.get(id_.index)
+            if call is None or not forecast.concerns(call):
+                continue
+            parameters = unpack(task.body)["parameters"]
+            at_work = {id_.index} if condition.kind is Kind.RUNNING else set[int]()
+            yield from forecast.of(
+                LanePart(id_.instance, lane.fold, [call], given={id_.index: parameters}, at_work=at_work)
+            )
 
 
 @dataclass
@@ -371,7 +365,7 @@ class Overview:
     def _is_there(self, run: str) -> bool:
         if self._owner is not None:
             return owner_of(self._redis, self._prefix, run) == self._owner
-        return bool(self._redis.exists(Keys(self._prefix, run).state))
+        return RunStore.open(self._redis, self._prefix, run).status() is not None
 
 
 def _some(runs: Sequence[str]) -> str:

@@ -36,10 +36,11 @@ from ..registry.activities import Registry
 from ..runner.remote import Remote
 from ..store.connections import read_tokens
 from ..store.held_calls import audit_record
-from ..store.keys import Keys, make_run_id
+from ..store.keys import make_run_id
+from ..store.run_list import RunList, owner_fields
 from ..store.run_writer import RunWriter, TakenOver
 from ..store.scripts import ServerClock, date_now
-from .submitting import NO_LABEL, Label, admitted, claimed, owner_fields, release
+from .submitting import NO_LABEL, Label, admitted, claimed
 
 # What is sent and forgotten, and waits for nothing, is decided by whoever submits it: no lane is driven for it.
 #
@@ -188,27 +189,28 @@ class Dispatcher:
         that run is another submission's, `OverLimit` where who has shown a token may not begin it.
         """
         milliseconds = self._clock.milliseconds()
-        keys = Keys(self._settings.key_prefix, label.id or make_run_id(milliseconds))
-        if label.id is not None and not claimed(self._redis, keys, label):
-            return keys.run, None
+        run, prefix = label.id or make_run_id(milliseconds), self._settings.key_prefix
+        if label.id is not None and not claimed(self._redis, prefix, run, label):
+            return run, None
         order = audit_record(self._settings, "submitted")
         try:
-            trace = place_of_run(keys.run, label.trace).pack() if label.trace is not None else ""
-            forgotten = self._forgotten(plan, keys.run, str(milliseconds), trace)
+            trace = place_of_run(run, label.trace).pack() if label.trace is not None else ""
+            forgotten = self._forgotten(plan, run, str(milliseconds), trace)
             more: dict[str, Any] = {**label.fields(), **owner_fields(self._settings)}
             more |= {"work": forgotten.work} if forgotten.work else {}
             with admitted(self._redis, self._settings, plan.size) as limits:
                 more |= limits
-                written = self._writer.write(plan, keys, milliseconds, order, more, forgotten.lanes, files)
+                written = self._writer.write(plan, run, milliseconds, order, more, forgotten.lanes, files)
         except TakenOver:
-            if label.id is None or claimed(self._redis, keys, label):
+            if label.id is None or claimed(self._redis, prefix, run, label):
                 raise
-            return keys.run, None
+            return run, None
         finally:
-            release(self._redis, keys, label)
-        order.write_line(keys.run)
-        self._publish(keys, written.lanes, forgotten.tasks)
-        return keys.run, written.since if written.lanes else None
+            if label.id is not None:
+                RunList(self._redis, prefix).release(run)
+        order.write_line(run)
+        self._publish(run, written.lanes, forgotten.tasks)
+        return run, written.since if written.lanes else None
 
     def _forgotten(self, plan: Plan, run: str, born: str, trace: str) -> Forgotten:
         """What is sent with the run itself, which is born then. Nothing where the secret that its messages need may not
@@ -221,8 +223,8 @@ class Dispatcher:
                 return Forgetting(self._settings, self._registry).decide(plan, run, tokens, trace)
         return Forgotten()
 
-    def _publish(self, keys: Keys, lanes: Sequence[str], forgotten: Sequence[TaskMessage]) -> None:
+    def _publish(self, run: str, lanes: Sequence[str], forgotten: Sequence[TaskMessage]) -> None:
         """Publish the first tasks. The run has begun: where the broker does not take them, the sweep publishes them."""
-        if not publish_lanes(self._publisher, self._settings, keys.run, lanes, forgotten, has="is submitted"):
+        if not publish_lanes(self._publisher, self._settings, run, lanes, forgotten, has="is submitted"):
             with suppress(RedisError):
-                self._writer.mark_unpublished(keys, lanes)
+                self._writer.mark_unpublished(run, lanes)

@@ -1,272 +1,179 @@
 """Forks: a new run that begins where another one was at some moment (SPEC R11.2).
 
 The log up to an id is copied with its ids, page by page, so a fork's past can be read like that of the run it came
-from; what is known of lanes and calls, and the counters, follow from it. What had not ended then is executed anew, what
-was sent and forgotten is not. It is written in the order in which the dispatcher writes a run: half of it
-never counts as a run.
+from; the state of lanes and calls, and the counters, follow from it. What had not ended then is run anew, what was sent
+and forgotten is not.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Iterator
 from typing import Any, Final
 
 from redis import Redis
 
 from ...broker_config import Settings
 from ...protocol.engine.events import MessageAdded
-from ...protocol.engine.loop import Loop
 from ...protocol.engine.outcomes import output_fault
 from ...protocol.plan.waits import Gathers
-from ..backoff import batches
 from ..broker.attempts import CallId, lane_token
 from ..broker.messages import pack
 from ..errors import BeingAmended, RunNotFound
-from ..limits import ENTRIES_AT_ONCE, FORK_LANES_AT_ONCE
 from ..store.commits import DueRuns, approve_ms, promises_due
 from ..store.definition import FORMAT, gather_counts, unpack_definition
 from ..store.entries import LOOP, id_key, read_entry
 from ..store.held_calls import audit_record
-from ..store.keys import ENDED_STATUSES, FAN_OUT_KIND, Condition, Field, Keys, Kind, active_runs, make_run_id
+from ..store.keys import ENDED_STATUSES, FAN_OUT_KIND, Condition, Field, Fields, Kind, make_run_id
 from ..store.lane import gathers_of
 from ..store.log import History
-from ..store.run_list import OWNER, note_owned
-from ..store.run_writer import discard_run
+from ..store.run_list import RunStore, owner_fields
+from ..store.run_writer import RunCopy
 from ..store.scripts import server_ms
 from ..store.slots import SPENT
-from ..store.state import LaneState, RunState
-from .submitting import admitted, owner_fields
+from ..store.state import CallState, LaneState, RunState
+from .submitting import admitted
 
 SETTLED: Final = "settled"
-"""What stands in `calls` of a gather call in the lanes of instances, where it waits for nothing (see commit.lua)."""
+"""The condition of a gather call in the lane of an instance where it waits for nothing (see commit.lua)."""
 _EACH: Final = str(FAN_OUT_KIND)
-"""How calls stand that are carried out for each element: they count as running from their beginning to their end."""
+"""The condition of a call that is run for each element: it counts as running from its beginning to its end."""
 
 
 class Forker:
     """Copies one run's past into new runs."""
 
     def __init__(self, run: str, redis: Redis, settings: Settings) -> None:
+        self._run = run
         self._redis = redis
         self._settings = settings
-        self._keys = Keys(settings.key_prefix, run)
-        self._history = History(redis, self._keys)
+        self._store = RunStore.open(redis, settings.key_prefix, run)
+        self._history = History.open(redis, settings.key_prefix, run)
 
     def fork(self, at: str | None = None, *, is_paused: bool = False) -> str:
-        """Write down a new run that is as this one was at an id, now where none is given. Returns the new run's id.
+        """Write a new run that is as this one was at an id, or is now. Returns the new run's id.
 
-        An id within the submission stands for all of it, one in the midst of a call's result or of an amendment for the
-        moment before.
+        An id within the submission means the end of it, one within a call's result or an amendment the moment before.
         The tasks are not published: resume it, or leave that to the workers' sweep. Raises `RunNotFound`, `OverLimit`.
         """
-        at, data = self._moment(at)
-        milliseconds = server_ms(self._redis)
-        keys = Keys(self._keys.prefix, make_run_id(milliseconds))
-        try:
-            self._redis.zadd(active_runs(keys.prefix), {keys.run: milliseconds})
-            if (owner := owner_fields(self._settings).get(OWNER)) is not None:
-                note_owned(self._redis, keys, owner, milliseconds)
-            self._redis.set(keys.definition, data)
-            for some in batches(self._history.instances(), ENTRIES_AT_ONCE):
-                self._redis.rpush(keys.instances, *some)
-            if codes := self._redis.hgetall(self._keys.codes):
-                self._redis.hset(keys.codes, mapping=codes)  # type: ignore[arg-type]  # redis wants it invariant
-            for old, new in ((self._keys.files, keys.files), (self._keys.pictures, keys.pictures)):
-                if files := self._redis.hgetall(old):
-                    self._redis.hset(new, mapping=files)  # type: ignore[arg-type]  # as above
-            run = RunState(unpack_definition(data))
-            self._copy_log(keys, run, at)
-            counts = self._write_lanes(keys, run)
-            if run.loop is not None:
-                self._write_loop(keys, run, run.loop)
+        at, amended = self._moment(at)
+        head = self._history.head()
+        run = RunState(unpack_definition(head.definition))
+        now_ms = server_ms(self._redis)
+        copy = RunCopy(self._redis, self._settings.key_prefix, make_run_id(now_ms))
+        with copy.begun(now_ms, self._settings):
+            copy.set_head(head)
+            for file in self._store.all_files():
+                copy.add_file(*file)
+            copy.append(self._past(run, at))
+            counts, open_calls = self._write_calls(copy, run)
             with admitted(self._redis, self._settings, counts["total"]) as limits:
-                self._start(keys, counts, at, milliseconds, run, limits, is_paused=is_paused)
-        except BaseException:
-            discard_run(self._redis, keys)
-            raise
-        return keys.run
+                state = _state(run, counts, now_ms, is_paused=is_paused) | owner_fields(self._settings) | limits
+                order = audit_record(self._settings, "forked", run=self._run, at=at)
+                copy.add({Field.STATUS: state["status"].encode(), Field.AUDIT: order.pack()})
+                copy.finish(state | {"forked_from": self._run, "forked_at": at, **amended}, open_calls)
+            order.write_line(copy.run)
+            DueRuns(self._redis, self._settings.key_prefix).note(copy.run)
+        return copy.run
 
-    def _moment(self, at: str | None) -> tuple[str, bytes]:
-        """The id at which to fork, one that everything lies before or behind; and the run's definition."""
-        with self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.hmget(self._keys.state, "amending", "amended")
-            pipeline.get(self._keys.definition)
-            pipeline.xrange(self._keys.statuses, count=1)
-            pipeline.xrevrange(self._keys.log, count=1)
-            (amending, amendments), definition, first, newest = pipeline.execute()
-        if not newest or not first or definition is None:
-            raise RunNotFound(self._keys.run)
+    def _moment(self, at: str | None) -> tuple[str, dict[str, str]]:
+        """Find the id at which to fork, and the field of the state with the amendments before it (see amend.lua)."""
+        amending, amended = self._store.fields("amending", "amended")
+        if (span := self._store.span()) is None:
+            raise RunNotFound(self._run)
         if amending is not None:
-            raise BeingAmended(f"run {self._keys.run} is amended in part: fork it when that is finished")
-        now, submitted = newest[0][0].decode(), first[0][0].decode()
+            raise BeingAmended(f"run {self._run} is amended in part: fork it when that is finished")
+        submitted, now = span
         moment = max(submitted, min(at or now, now, key=id_key), key=id_key)
-        for since, until in _amendments(amendments):
+        past = ""
+        for amendment in (amended or "").split():
+            since, _, until = amendment.partition(":")
             if id_key(since) < id_key(moment) < id_key(until):
                 moment = since
-        return self._whole(moment), definition
+            elif id_key(until) <= id_key(moment):
+                past += f"{amendment} "
+        return self._before_result(moment), {"amended": past} if past else {}
 
-    def _whole(self, at: str) -> str:
-        """The id, or the last one before a call's result that it cuts in two; such a result lies together."""
-        until = at
-        while True:
-            found: Any = self._redis.xrevrange(self._keys.log, max=until, count=ENTRIES_AT_ONCE)
-            for id_, entry in found:
-                event = read_entry(id_, entry).event
-                if not isinstance(event, MessageAdded) or event.call is None:
-                    return at if until == at and id_ == found[0][0] else id_.decode()
-            until = f"({found[-1][0].decode()}"
+    def _before_result(self, at: str) -> str:
+        """Find the last id before a call's result that `at` cuts in two, or `at`; a result's messages lie together."""
+        for number, entry in enumerate(self._history.backwards(at)):
+            if not isinstance(entry.event, MessageAdded) or entry.event.call is None:
+                return entry.id if number else at
+        return at
 
-    def _copy_log(self, keys: Keys, run: RunState, at: str) -> None:
-        """Copy everything but the end of the run."""
-        entries = self._history.raw(until=at)
-        while page := list(islice(entries, ENTRIES_AT_ONCE)):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for id_, raw in page:
-                    entry = read_entry(id_, raw)
-                    if entry.run_status in ENDED_STATUSES:
-                        continue
-                    copied: dict[Any, Any] = dict(raw)
-                    pipeline.xadd(keys.log, copied, id=id_)
-                    if entry.run_status is not None:
-                        pipeline.xadd(keys.statuses, {"s": entry.run_status}, id=id_)
-                    run.apply(entry)
-                pipeline.execute()
+    def _past(self, run: RunState, at: str) -> Iterator[tuple[bytes, Fields]]:
+        """Read the log up to an id into `run`, without the end of the run."""
+        for id_, fields in self._history.raw(until=at):
+            entry = read_entry(id_, fields)
+            if entry.run_status not in ENDED_STATUSES:
+                run.apply(entry)
+                yield id_, fields
 
-    def _write_lanes(self, keys: Keys, run: RunState) -> Counter[str]:
-        """Write what is known of lanes and calls; how many calls there are, of each status, and for each element."""
-        counts: Counter[str] = Counter()
-        guests = _guests(run)
-        gathered = [call.index for call in run.shared.known.values() if call.gather and run.shared.end(call.index)]
-        for lane in run.lanes.values():
-            self._hold(keys, lane)
-        if gathers := gather_counts(guests.values()):
-            numbers: dict[Any, Any] = dict(gathers)
-            self._redis.hset(keys.gathers, mapping=numbers)
-        remaining = iter(run.lanes.values())
-        while batch := list(islice(remaining, FORK_LANES_AT_ONCE)):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for lane in batch:
-                    token, ended = lane_token(lane.instance), lane.ended
-                    if lane.last == "0-0":
-                        continue
-                    settled = gathered if lane.instance is not None else ()
-                    conditions = _conditions(lane) | dict.fromkeys(settled, SETTLED)
-                    begun = sum(":" in condition for condition in conditions.values())
-                    pipeline.hset(keys.lanes, token, f"{lane.last}:{begun}")
-                    members = ((CallId(keys.run, lane.instance, call).member, how) for call, how in conditions.items())
-                    while page := dict(islice(members, ENTRIES_AT_ONCE)):
-                        pipeline.hset(keys.calls, mapping=page)  # type: ignore[arg-type]  # redis wants it invariant
-                    if lane.left or (lane.instance in guests and guests[lane.instance].waiting):
-                        pipeline.rpush(keys.backlog, token)
-                    counts.update(end.status.value for end in ended.values())
-                    counts["total"] += len(lane.known)
-                    counts[_EACH] += list(conditions.values()).count(_EACH)
-                pipeline.execute()
-        return counts
+    def _write_calls(self, copy: RunCopy, run: RunState) -> tuple[Counter[str], dict[str, int]]:
+        """Write the condition of each call, and what is left to do.
 
-    def _write_loop(self, keys: Keys, run: RunState, loop: Loop) -> None:
-        """Write what is known of a loop's lane; a request that was not answered is asked anew (SPEC R13.5)."""
-        self._redis.hset(keys.lanes, LOOP, f"{run.loop_last}:0")
-        answered = {CallId(keys.run, LOOP, request).member: "done" for request in loop.answered}
-        if answered:
-            self._redis.hset(keys.calls, mapping=answered)  # type: ignore[arg-type]  # redis wants it invariant
-        spent, calls = loop.delegated
-        drawn: dict[str, Any] = {  # see budget.lua; its calls have asked for so much before
-            keys.run: f"0:0:{loop.own_calls}:0",
-            "@before": f"{spent.tokens}:0:{calls}:0:{spent.nanodollars}:0",
-            "=tokens": spent.tokens,
-            "=money": spent.nanodollars,
-            "=calls": loop.own_calls + calls,
-        }
-        self._redis.hset(keys.budget, mapping=drawn)  # type: ignore[arg-type]  # as above
-        if loop.ended is None:
-            self._redis.rpush(keys.backlog, LOOP)
-
-    def _hold(self, keys: Keys, lane: LaneState) -> None:
-        """Hold what waited for a person. What was decided of a call that had not ended was said of the other run's
-        execution: here it is asked for anew, with the same snapshot; what was carried out for each element begins anew.
+        Returns how many calls there are, of each status, and run for each element; and how many of each lane are open.
         """
-        held = {index: call for index, call in lane.calls.items() if call.held is not None and call.end is None}
-        if again := [index for index, call in held.items() if call.elements is not None]:
-            self._append(keys, lane, {Field.UNDONE: pack(again)})
+        counts, open_calls = Counter[str](), dict[str, int]()
+        gathering = _gathering(run)
+        settled = [call.index for call in run.shared.known.values() if call.gather and run.shared.end(call.index)]
+        lanes, held = list[str](), list[str]()
+
+        def conditions() -> Iterator[tuple[str, str]]:
+            for lane in run.lanes.values():
+                if lane.last == "0-0":
+                    continue
+                self._hold(copy, lane)
+                token = lane_token(lane.instance)
+                found = _conditions(lane)
+                if lane.instance is not None:
+                    found |= dict.fromkeys(settled, SETTLED)
+                open_calls[token] = sum(":" in condition for condition in found.values())
+                if lane.left or (lane.instance in gathering and gathering[lane.instance].waiting):
+                    lanes.append(token)
+                held.extend(CallId(copy.run, lane.instance, index).member for index in _held(lane))
+                counts.update(end.status.value for end in lane.ended.values())
+                counts["total"] += len(lane.known)
+                counts[_EACH] += list(found.values()).count(_EACH)
+                yield from ((CallId(copy.run, lane.instance, call).member, how) for call, how in found.items())
+            if run.loop is not None:  # a request that was not answered is made anew (SPEC R13.5)
+                yield from ((CallId(copy.run, LOOP, request).member, "done") for request in run.loop.answered)
+
+        copy.set_calls(conditions())
+        if run.loop is not None and run.loop.ended is None:
+            lanes.append(LOOP)
+        copy.set_work(lanes=lanes, held=held, gathers=gather_counts(gathering.values()), budget=_budget(copy.run, run))
+        return counts, open_calls
+
+    def _hold(self, copy: RunCopy, lane: LaneState) -> None:
+        """Ask anew about calls that wait for a person, or were decided on and had not ended.
+
+        What was decided was about the other run's execution: the call is held with the same snapshot, and what was run
+        for each element begins anew.
+        """
+        place = {Field.LANE: lane_token(lane.instance).encode()}
+        held = _held(lane)
+
+        def append(fields: Fields) -> None:
+            written = {**place, Field.BEFORE: lane.last.encode(), **fields}
+            lane.apply(read_entry(copy.add(written).encode(), written))
+
+        if again := [index for index in held if lane.call(index).elements is not None]:
+            append({Field.UNDONE: pack(again)})
         for index, call in held.items():
             if call.is_decided:
-                before: Any = self._redis.xrange(keys.log, str(call.held), str(call.held))
-                self._append(keys, lane, {Field.CALL: index, Field.HELD: before[0][1][Field.HELD]})
-            member = CallId(keys.run, lane.instance, index).member
-            self._redis.zadd(keys.held, {member: server_ms(self._redis)})
-
-    def _append(self, keys: Keys, lane: LaneState, said: Mapping[bytes, Any]) -> None:
-        """Append an entry to a lane, here and there."""
-        written: dict[Any, Any] = {Field.LANE: lane_token(lane.instance), Field.BEFORE: lane.last, **said}
-        id_: Any = self._redis.xadd(keys.log, written)
-        lane.apply(read_entry(id_, {name: _encoded(value) for name, value in written.items()}))
-
-    def _amended(self, at: str) -> dict[str, str]:
-        """The amendments that are part of the past."""
-        field: Any = self._redis.hget(self._keys.state, "amended")
-        past = [f"{since}:{until} " for since, until in _amendments(field) if id_key(until) <= id_key(at)]
-        return {"amended": "".join(past)} if past else {}
-
-    def _start(
-        self,
-        keys: Keys,
-        counts: Counter[str],
-        at: str,
-        milliseconds: int,
-        run: RunState,
-        limits: Mapping[str, Any],
-        *,
-        is_paused: bool,
-    ) -> None:
-        """The last command makes a run of it."""
-        total, begun = counts.pop("total", 0), counts.pop(_EACH, 0)
-        end = run.loop.ended if run.loop is not None else None
-        remaining = total - counts.total() + (run.loop is not None and end is None)
-        status, faults = "paused" if is_paused or run.waits_for_approval else "running", _faults(run)
-        if not remaining:
-            is_failed = end.status == "failed" if end is not None else bool(counts["failed"])
-            status = "failed" if is_failed or faults else "completed"
-        has_given_up = id_key(run.gave_up) > id_key(run.amended)
-        state: dict[Any, Any] = {
-            "format": FORMAT,
-            "status": status,
-            **({"plan": 1} if run.waits_for_approval and remaining else {}),
-            "total": total,
-            "remaining": remaining,
-            **({"running": begun} if begun else {}),
-            "submitted": milliseconds,
-            **({} if remaining else {"finished": milliseconds}),
-            **owner_fields(self._settings),
-            **limits,
-            "forked_from": self._keys.run,
-            "forked_at": at,
-            **self._amended(at),
-            **faults,
-            **_loop_fields(run, counts["failed"]),
-            **approve_ms(run.definition.config),
-            **({} if has_given_up else promises_due(run.definition.config, milliseconds)),
-            **{f"n:{how}": number for how, number in counts.items() if number},
-        }
-        order = audit_record(self._settings, "forked", run=self._keys.run, at=at)
-        id_ = self._redis.xadd(keys.log, {Field.STATUS: status, Field.AUDIT: order.pack()})
-        self._redis.xadd(keys.statuses, {"s": status}, id=id_)
-        self._redis.hset(keys.state, mapping=state)
-        order.write_line(keys.run)
-        DueRuns(self._redis, keys.prefix).note(keys.run)
+                assert call.held is not None
+                append({Field.CALL: str(index).encode(), Field.HELD: self._store.entry(call.held)[Field.HELD]})
 
 
-def _encoded(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode()
+def _held(lane: LaneState) -> dict[int, CallState]:
+    """The calls that have not ended and wait for a person, or did."""
+    return {index: call for index, call in lane.calls.items() if call.held is not None and call.end is None}
 
 
 def _conditions(lane: LaneState) -> dict[int, str]:
-    """What stands in `calls` of the calls of a lane: how they have ended, and of those that are held, or carried out
-    for each element, that they are.
-    """
+    """The condition of each call of a lane that has ended, is held, or is run for each element."""
     found: dict[int, str] = {}
     for index, call in lane.calls.items():
         found |= {element: status.value for element, status in lane.elements(index).items()}
@@ -279,15 +186,65 @@ def _conditions(lane: LaneState) -> dict[int, str]:
     return found
 
 
-def _faults(run: RunState) -> dict[str, str]:
-    """Why the run will have failed although no call has, as fields of its state."""
-    fault = output_fault(run.definition.output, run.shared.fold, run.definition.schema)
-    missed = {"missed": ", ".join(run.missed)} if run.missed else {}
-    return missed | ({"output_fault": fault} if fault else {})
+def _gathering(run: RunState) -> dict[str | None, Gathers]:
+    """The gather calls that have not ended, in the lanes of instances."""
+    definition, shared = run.definition, run.shared
+    if not any(call.gather for call in definition.lane_calls(shared.record, None)):
+        return {}
+    gone = shared.record.begun | shared.ended.keys()
+    found = (
+        (lane, gathers_of(definition, lane.record, lane.instance, shared.record, gone))
+        for lane in run.lanes.values()
+        if lane.instance is not None
+    )
+    return {lane.instance: gathers for lane, gathers in found if gathers is not None}
+
+
+def _budget(name: str, run: RunState) -> dict[str, Any]:
+    """What a run's loop has taken, as the fork of that name counts it (lua/budget.lua)."""
+    if run.loop is None:
+        return {}
+    spent, calls = run.loop.delegated
+    return {  # its calls have asked for so much before
+        name: f"0:0:{run.loop.own_calls}:0",
+        "@before": f"{spent.tokens}:0:{calls}:0:{spent.nanodollars}:0",
+        "=tokens": spent.tokens,
+        "=money": spent.nanodollars,
+        "=calls": run.loop.own_calls + calls,
+    }
+
+
+def _state(run: RunState, counts: Counter[str], now_ms: int, *, is_paused: bool) -> dict[str, Any]:
+    """The fields of a fork's state, but for whose it is and where it came from."""
+    counts, fault = Counter(counts), output_fault(run.definition.output, run.shared.fold, run.definition.schema)
+    total, begun = counts.pop("total", 0), counts.pop(_EACH, 0)
+    end = run.loop.ended if run.loop is not None else None
+    remaining = total - counts.total() + (run.loop is not None and end is None)
+    status = "paused" if is_paused or run.waits_for_approval else "running"
+    if not remaining:
+        is_failed = end.status == "failed" if end is not None else bool(counts["failed"])
+        status = "failed" if is_failed or fault or run.missed else "completed"
+    has_given_up = id_key(run.gave_up) > id_key(run.amended)
+    return {
+        "format": FORMAT,
+        "status": status,
+        **({"plan": 1} if run.waits_for_approval and remaining else {}),
+        "total": total,
+        "remaining": remaining,
+        **({"running": begun} if begun else {}),
+        "submitted": now_ms,
+        **({} if remaining else {"finished": now_ms}),
+        **({"missed": ", ".join(run.missed)} if run.missed else {}),
+        **({"output_fault": fault} if fault else {}),
+        **_loop_fields(run, counts["failed"]),
+        **approve_ms(run.definition.config),
+        **({} if has_given_up else promises_due(run.definition.config, now_ms)),
+        **{f"n:{how}": number for how, number in counts.items() if number},
+    }
 
 
 def _loop_fields(run: RunState, failed: int) -> dict[str, Any]:
-    """What the run's state says of its loop."""
+    """The fields of a fork's state about its loop."""
     if run.loop is None:
         return {}
     own = run.loop.own_cost
@@ -299,25 +256,3 @@ def _loop_fields(run: RunState, failed: int) -> dict[str, Any]:
     if (end := run.loop.ended) is None:
         return found | {"loop:lane": LOOP}
     return found | {"loop:forgiven": failed} | ({"loop:fault": end.reason} if end.reason else {})
-
-
-def _guests(run: RunState) -> dict[str | None, Gathers]:
-    """The gather calls that have not ended, in the lanes of instances."""
-    definition, shared = run.definition, run.shared
-    calls = definition.lane_calls(shared.record, None)
-    if not any(call.gather for call in calls):
-        return {}
-    gone = shared.record.begun | shared.ended.keys()
-    found: dict[str | None, Gathers] = {}
-    for instance, lane in run.lanes.items():
-        if instance is None:
-            continue
-        if (gathers := gathers_of(definition, lane.record, instance, shared.record, gone)) is not None:
-            found[instance] = gathers
-    return found
-
-
-def _amendments(field: bytes | None) -> list[tuple[str, str]]:
-    """For each amendment of a run the last id before it, and its own last (see amend.lua)."""
-    pairs = (field or b"").decode().split()
-    return [(since, until) for since, _, until in (pair.partition(":") for pair in pairs)]

@@ -34,7 +34,7 @@ from ..store.connections import read_tokens
 from ..store.definition import LaneRecord, Layer, pack_amended_lane, writers_of
 from ..store.entries import Entry, id_key
 from ..store.held_calls import Actor, audit_record
-from ..store.keys import Keys, Kind
+from ..store.keys import Kind
 from ..store.lane import Found, LaneView, RunView, gathers_among
 from ..store.log import History
 from ..store.run_list import RunStore
@@ -351,11 +351,12 @@ class Retrier:
     """Retries calls of one run."""
 
     def __init__(self, run: str, redis: Redis, settings: Settings) -> None:
+        self._run = run
         self._redis = redis
-        self._keys = Keys(settings.key_prefix, run)
-        self._history = History(redis, self._keys)
-        self._steps = AmendmentSteps(redis, self._keys)
         self._settings = settings
+        self._store = RunStore.open(redis, settings.key_prefix, run)
+        self._history = History.open(redis, settings.key_prefix, run)
+        self._steps = AmendmentSteps(run, redis, settings)
         self._by = str(Actor.of(settings))
 
     def retry(self, choice: Choice, *, resume: Callable[[], None]) -> Retried:
@@ -369,7 +370,7 @@ class Retrier:
         ):
             raise Rejected(problems)
         submitted, _ = self._begun(choice)
-        with admitted(self._redis, self._settings, more_of=self._keys.run), self._steps.listed(submitted):
+        with admitted(self._redis, self._settings, more_of=self._run), self._steps.listed(submitted):
             return self._carry_out(choice, resume)
 
     def planned(self, choice: Choice) -> Retried:
@@ -379,11 +380,11 @@ class Retrier:
     def _begun(self, choice: Choice) -> tuple[int, Undoing]:
         """When the run was submitted, and what a retry would undo."""
         submitted, by = self._steps.opened("nothing of it can be retried")
-        _refuse_another(self._keys.run, by)
+        _refuse_another(self._run, by)
         return submitted, self._planned(choice, by)
 
     def _carry_out(self, choice: Choice, resume: Callable[[], None]) -> Retried:
-        run = self._keys.run
+        run = self._run
         with self._steps.begun(resume, adds=True) as found:
             _refuse_another(run, found["by"])
             plan = self._planned(choice, found["by"])
@@ -426,7 +427,7 @@ class Retrier:
         if not by and (view := self._read_one(choice)) is not None:
             return view, defaultdict(set)
         view = self._view(self._history.instances())
-        [since] = RunStore(self._redis, self._keys).fields("amending:since")
+        [since] = self._store.fields("amending:since")
         undone = defaultdict[str | None, set[int]](set)
         for entry in self._history.entries():
             view.state.apply(entry)
@@ -436,7 +437,7 @@ class Retrier:
 
     def _read_one(self, choice: Choice) -> RunView | None:
         """The instance that was chosen alone; None where others may be reached. They meet in gather calls only."""
-        if choice.instance is None or not RunStore(self._redis, self._keys).has_lane(choice.instance):
+        if choice.instance is None or not self._store.has_lane(choice.instance):
             return None
         view = self._view([choice.instance])
         lanes = (entry for lane in (None, choice.instance) for entry in self._history.lane(lane))
@@ -446,15 +447,15 @@ class Retrier:
 
     def _view(self, instances: Sequence[str]) -> RunView:
         """A run of which nothing was read yet."""
-        definition, tokens = self._history.definition(), read_tokens(self._redis, self._keys.prefix)
-        view = RunView(self._keys.run, definition, tokens, limits_of(self._settings))
+        definition, tokens = self._history.definition(), read_tokens(self._redis, self._settings.key_prefix)
+        view = RunView(self._run, definition, tokens, limits_of(self._settings))
         for instance in instances:
             view.state.lane(instance)
         return view
 
     def _why_nothing(self, lanes: Sequence[EndedLane], choice: Choice) -> str:
         """Why no call is chosen. Raises `InstanceNotFound`."""
-        run, names = self._keys.run, [lane.instance for lane in lanes if lane.instance is not None]
+        run, names = self._run, [lane.instance for lane in lanes if lane.instance is not None]
         if choice.instance is not None and choice.instance not in names:
             raise InstanceNotFound(run, choice.instance, names)
         where = f" in {choice.instance}" if choice.instance is not None else ""

@@ -187,7 +187,7 @@ class ReadableRun(Generic[OutputT]):
 
         result = self.result(waits=True).to_dict()
         with redis_errors(self._settings):
-            yield from export_lines(self._redis, self._keys, result)
+            yield from export_lines(self._redis, self._settings.key_prefix, self.id, result)
 
     def export_plan(self, tick: int | None = None, *, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
         """The run's calls as a submission of one plan message, with the tools and delegates that they name, to be run
@@ -560,9 +560,8 @@ class Run(ReadableRun[OutputT]):
         """
         from .deleting import Eraser
 
-        state = self._state()
         with redis_errors(self._settings):
-            return Eraser(self._redis, self._settings).erase_one(self.id, instances, state)
+            return Eraser(self._redis, self._settings).erase_one(self.id, instances)
 
     def child(self, run: str) -> Run:
         """A child run, by the id that its call names (SPEC R9.3)."""

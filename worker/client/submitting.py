@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Never, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Never, TypedDict
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from redis import Redis
@@ -33,28 +33,12 @@ from ...protocol.templates import OPENING, bare, escaped
 from ..backoff import batches
 from ..broker.attempts import TracePlace, current_place
 from ..errors import InfrastructureError, OutputUnfit, OverLimit, RunBroken
-from ..limits import (
-    AT_ONCE,
-    CLAIM_SECONDS,
-    DAY_MS,
-    HELD_SECONDS,
-    SUBMITTING_LOOK_SECONDS,
-    SUBMITTING_MADE,
-    SUBMITTING_WAIT_SECONDS,
-)
+from ..limits import AT_ONCE, CLAIM_SECONDS, DAY_MS, SUBMITTING_LOOK_SECONDS, SUBMITTING_MADE
 from ..registry.activities import first_fault
 from ..runner.checking import Checker
 from ..store.commits import ELEMENTS, ELEMENTS_LEFT, PAID_MONEY, PAID_TOKENS
-from ..store.keys import (
-    ENDED_STATUSES,
-    Keys,
-    admission,
-    claim,
-    owned_children,
-    owned_runs,
-)
-from ..store.log import missing
-from ..store.run_list import OWNER, TRACE, RunList, top_of
+from ..store.keys import ENDED_STATUSES
+from ..store.run_list import OWNER, TRACE, RunList, RunStore, top_of
 from ..store.scripts import server_ms
 from .files import File, Given, content_of
 
@@ -138,61 +122,31 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def claimed(redis: Redis, keys: Keys, label: Label) -> bool:
-    """Whether the id is ours to write a run under; else a run has it, and is there now.
+def claimed(redis: Redis, prefix: str, run: str, label: Label) -> bool:
+    """Claim an id to write a run under it; False where a run has it already, and is there now.
 
     Raises `protocol.Rejected` where that run is another submission's, `RunBroken` where the server has lost a part of
-    it, `InfrastructureError` where the client that has
-    claimed the id does not get on, `RedisError`.
+    it, `InfrastructureError` where the client that has claimed the id does not get on, `RedisError`.
     """
+    runs, store = RunList(redis, prefix), RunStore.open(redis, prefix, run)
     until = time.monotonic() + CLAIM_SECONDS
     while time.monotonic() < until:
-        digest, status, is_whole = _found(redis, keys)
-        if status is not None:
-            if digest != label.digest:
-                text = (
-                    f"the id {keys.run!r} is that of another submission: give another id, or submit the same document"
-                )
-                raise Rejected([Problem("", text)])
-            if is_whole:
-                return False
-            if isinstance(error := missing(redis, keys), RunBroken):
-                raise error
-            continue
-        if redis.set(claim(keys.prefix, keys.run), label.digest, nx=True, ex=CLAIM_SECONDS):
-            if _found(redis, keys).status is None:
+        status, digest = store.fields("status", "digest")
+        if status is None:
+            if not runs.claim(run, label.digest):
+                time.sleep(SUBMITTING_LOOK_SECONDS)
+            elif store.status() is None:
                 return True
-            release(redis, keys, label)
-            continue
-        time.sleep(SUBMITTING_LOOK_SECONDS)
-    raise InfrastructureError(
-        f"the id {keys.run!r} is being submitted by another client, which has not finished; try again"
-    )
-
-
-def release(redis: Redis, keys: Keys, label: Label) -> None:
-    """Give the claim back."""
-    if label.id is not None:
-        redis.delete(claim(keys.prefix, keys.run))
-
-
-class _Holder(NamedTuple):
-    """The run that has an id."""
-
-    digest: str
-    status: str | None
-    """None where there is no such run."""
-    is_whole: bool
-    """Whether everything is there without which it never runs."""
-
-
-def _found(redis: Redis, keys: Keys) -> _Holder:
-    parts = (keys.definition, keys.log, keys.statuses)
-    with redis.pipeline(transaction=False) as pipeline:
-        pipeline.hmget(keys.state, "digest", "status")
-        pipeline.exists(*parts)
-        (digest, status), found = pipeline.execute()
-    return _Holder((digest or b"").decode(), status.decode() if status is not None else None, found == len(parts))
+            else:
+                runs.release(run)
+        elif digest != label.digest:
+            text = f"the id {run!r} is that of another submission: give another id, or submit the same document"
+            raise Rejected([Problem("", text)])
+        elif (lost := store.lost_parts()) is not None:  # else it was deleted meanwhile
+            if lost:
+                raise RunBroken(run, lost)
+            return False
+    raise InfrastructureError(f"the id {run!r} is being submitted by another client, which has not finished; try again")
 
 
 # The type of a run's output: a class that was submitted as its schema.
@@ -338,11 +292,6 @@ def _listed(tools: Any) -> Sequence[Any]:
 _DIGITS: Final = 32
 
 
-def owner_fields(settings: Settings) -> dict[str, Any]:
-    """The fields of the state of a run that begins under these settings: it belongs to who has shown a token."""
-    return {OWNER: settings.identity.name} if settings.identity is not None else {}
-
-
 def id_of_key(owner: str | None, key: str) -> str:
     """The id of the run that an owner submits under a key of its own: nobody else's key leads there."""
     return hashlib.sha256(json.dumps([owner, key]).encode()).hexdigest()[:_DIGITS]
@@ -398,34 +347,34 @@ def admitted(redis: Redis, settings: Settings, calls: int = 0, *, more_of: str =
     if identity is None or (identity.limits.runs is None and not identity.limits.are_of_a_day):
         yield {}
         return
-    prefix = settings.key_prefix
-    lock = redis.lock(admission(prefix, identity.name), HELD_SECONDS, blocking_timeout=SUBMITTING_WAIT_SECONDS)
+    runs = RunList(redis, settings.key_prefix)
+    lock = runs.admission(identity.name)
     if not lock.acquire():
         raise InfrastructureError(f"another run of {identity.name} is being written down; try again")
     try:
-        _refuse_runs(redis, prefix, identity, top_of(redis, prefix, more_of) if more_of else "")
-        left = _refuse_day(redis, prefix, identity, calls)
+        _refuse_runs(runs, identity, top_of(redis, settings.key_prefix, more_of) if more_of else "")
+        left = _refuse_day(runs, server_ms(redis), identity, calls)
         yield {} if left is None else {ELEMENTS_LEFT: left}
     finally:
         with suppress(LockError):  # its time was over
             lock.release()
 
 
-def _refuse_runs(redis: Redis, prefix: str, identity: Identity, but: str) -> None:
+def _refuse_runs(runs: RunList, identity: Identity, but: str) -> None:
     most = identity.limits.runs
-    if most is not None and (found := _under_way(redis, prefix, identity.name, but)) >= most:
+    if most is not None and (found := _under_way(runs, identity.name, but)) >= most:
         raise OverLimit(
             f"{identity.name} has {found} runs under way, and its limit is {most} (runs={most}, behind its token): "
             "wait until one ends or cancel one, or have it raised"
         )
 
 
-def _refuse_day(redis: Redis, prefix: str, identity: Identity, calls: int) -> int | None:
-    """How many calls are left for elements; None is any number."""
+def _refuse_day(runs: RunList, now_ms: int, identity: Identity, calls: int) -> int | None:
+    """Find out how many calls are left for elements; None is any number."""
     limits = identity.limits
     if not limits.are_of_a_day:
         return None
-    spent = _spent_today(redis, prefix, identity.name)
+    spent = _spent_since(runs, identity.name, now_ms - now_ms % DAY_MS)
     for name, most, taken, added, unit in (
         ("calls", limits.calls, Decimal(spent.calls), calls, "calls"),
         ("tokens", limits.tokens, Decimal(spent.tokens), 0, "tokens"),
@@ -441,49 +390,39 @@ def _refuse_day(redis: Redis, prefix: str, identity: Identity, calls: int) -> in
     return None if limits.calls is None else limits.calls - spent.calls - calls
 
 
-def _under_way(redis: Redis, prefix: str, owner: str, but: str) -> int:
-    """How many runs of an owner are under way, without one."""
-    found, start = 0, 0
-    while page := _names(redis.zrange(owned_runs(prefix, owner), start, start + AT_ONCE - 1)):
-        start += len(page)
-        runs = RunList(redis, prefix)
+def _under_way(runs: RunList, owner: str, but: str) -> int:
+    """Count the runs of an owner that are under way, without one."""
+    found = 0
+    for page in batches(runs.owned(owner), AT_ONCE):
         states = runs.fields([run for run in runs.submitted(page) if run != but], OWNER, "status")
         found += sum(whose == owner and status is not None and status not in ENDED_STATUSES for whose, status in states)
     return found
 
 
 @dataclass(slots=True)
-class _SpentToday:
+class _Spent:
     calls: int = 0
     tokens: int = 0
     money: Decimal = Decimal(0)
 
 
-def _spent_today(redis: Redis, prefix: str, owner: str) -> _SpentToday:
-    """What the runs have taken that an owner has begun today. What child runs cost is in the runs above them, and their
-    calls are not.
+def _spent_since(runs: RunList, owner: str, since_ms: int) -> _Spent:
+    """Sum up what the runs have taken that an owner has begun since a time. The cost of a child run is in the run above
+    it, its calls are not.
     """
-    now = server_ms(redis)
-    today, spent = now - now % DAY_MS, _SpentToday()
-    runs = _names(redis.zrangebyscore(owned_runs(prefix, owner), today, "+inf"))
-    for some in batches(runs, AT_ONCE):
-        for whose, imported, total, elements, *paid in RunList(redis, prefix).fields(some, *_FIELDS):
+    spent = _Spent()
+    for some in batches(runs.owned(owner, since_ms=since_ms), AT_ONCE):
+        for whose, imported, total, elements, cost, tokens, money in runs.fields(some, *_FIELDS):
             if whose != owner or imported:  # what an import has taken was taken elsewhere
                 continue
-            cost, tokens, money = paid
             loop = json.loads(cost) if cost is not None else {}  # it has what its calls have cost, too
             spent.calls += int(total or 0) + int(elements or 0)
             spent.tokens += loop.get("tokens", 0) if loop else int(tokens or 0)
             spent.money += Decimal(loop.get("money") or 0) if loop else Decimal(dollars_of(int(money or 0)))
-    below = _names(redis.zrangebyscore(owned_children(prefix, owner), today, "+inf"))
-    for page in batches(below, AT_ONCE):
-        for counts in RunList(redis, prefix).fields(page, "total", ELEMENTS):
+    for some in batches(runs.owned_children(owner, since_ms=since_ms), AT_ONCE):
+        for counts in runs.fields(some, "total", ELEMENTS):
             spent.calls += sum(int(count or 0) for count in counts)
     return spent
-
-
-def _names(found: Any) -> list[str]:
-    return [name.decode() for name in found]
 
 
 # Plans written in code: calls of functions, places as `ref.state.user`, checked as they are added.

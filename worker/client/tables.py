@@ -19,7 +19,7 @@ from .. import limits
 from ..backoff import batches
 from ..store.definition import FORMAT, require_format
 from ..store.entries import Entry, counting, moment_ms
-from ..store.keys import ENDED_STATUSES, Keys
+from ..store.keys import ENDED_STATUSES
 from ..store.log import History
 from ..store.run_list import DELEGATE, PARENT, Parent, State
 from ..store.scripts import date_of
@@ -40,7 +40,7 @@ def rows_of(redis: Redis, prefix: str, summary: Summary, state: State) -> Iterat
     says that the others are. Raises `RunNotFound`, `OtherFormat`, `RedisError`.
     """
     require_format(int(state.get("format", FORMAT)))
-    history = History(redis, Keys(prefix, summary.run))
+    history = History.open(redis, prefix, summary.run)
     run = RunState(history.definition())
     instances = history.instances()
     at_work = history.at_work(is_over=summary.status in ENDED_STATUSES) if has_begun_calls(state) else {}

@@ -469,11 +469,11 @@ class RunKeeper:
         """See to it that what is over does not stay for ever; a run that is broken keeps no other from its end."""
         prefix, seconds = self._settings.key_prefix, self._settings.retention_seconds
         try:
-            expire_runs(self._redis, prefix, [self._keys(run) for run in runs], seconds)
+            expire_runs(self._redis, prefix, list(runs), seconds)
         except BROKEN:
             for run in runs:
                 with self._broken.passing_over(run):
-                    expire_runs(self._redis, prefix, [self._keys(run)], seconds)
+                    expire_runs(self._redis, prefix, [run], seconds)
 
     def _answer(self, run: str, found: Found) -> bool:
         """Send the result of a child run again, where the call waits for it still; says so (SPEC R9.3)."""
@@ -494,7 +494,7 @@ class RunKeeper:
     def _remove_unfinished(self, keys: Keys, submitted_seconds: float) -> None:
         """Remove a run whose client died while it wrote; one that may still be at it is left alone."""
         if server_ms(self._redis) / 1000 - submitted_seconds > limits.SUBMITTING_SECONDS:
-            discard_run(self._redis, keys)
+            discard_run(self._redis, keys.prefix, keys.run)
 
 
 def _listed(names: Sequence[str]) -> str:

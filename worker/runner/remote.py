@@ -447,7 +447,7 @@ class Children:
         files = self._files(plan, Keys(keys.prefix, attempt.id.run))
         now_ms = server_ms(self._redis)
         note_child(self._redis, keys, attempt.id.run, now_ms)
-        lanes = self._writer.write(plan, keys, now_ms, order, fields, files=files).lanes
+        lanes = self._writer.write(plan, keys.run, now_ms, order, fields, files=files).lanes
         return Started(keys.run, tuple(lanes))
 
     def _above(self, run: str, definition: Definition) -> tuple[Parent | None, tuple[RunBudget, ...], dict[str, float]]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
@@ -40,7 +40,7 @@ from .connections import GroupedCommands, new_secret
 from .definition import FORMAT, Definition, require_format, unpack_definition
 from .entries import Entry, LoopStep, counting, id_key, read_entry, read_flat
 from .keys import Condition, Field, Keys, Kind, awaiting_code, due_runs, is_at_work, is_resting, secret
-from .run_list import PARENT, TRACE, Parent, budgets_of, is_answered_by, place_under
+from .run_list import PARENT, TRACE, Parent, RunStore, budgets_of, is_answered_by, place_under
 from .scripts import AsyncScript, Code, Script, read_codes
 from .slots import SPENT, Budget, Budgets, Reservation, Shortfall
 from .waiting import read_waiting
@@ -342,15 +342,18 @@ class MessageLog:
 
 
 def missing(redis: SyncRedis, keys: Keys) -> WorkerError:
-    """Why something of a run is not there: there is no such run, or the server has lost a part of it."""
-    parts = {"definition": keys.definition, "log": keys.log, "statuses": keys.statuses}
-    with redis.pipeline(transaction=False) as pipeline:
-        pipeline.hget(keys.state, "status")
-        for key in parts.values():
-            pipeline.exists(key)
-        status, *found = pipeline.execute()
-    lost = [name for name, is_there in zip(parts, found, strict=True) if not is_there]
-    return RunBroken(keys.run, lost) if status is not None and lost else RunNotFound(keys.run)
+    """Say why a part of a run is not there: there is no such run, or the server has lost it."""
+    lost = RunStore(redis, keys).lost_parts()
+    return RunBroken(keys.run, lost) if lost else RunNotFound(keys.run)
+
+
+class Head(NamedTuple):
+    """What a run has besides its state, its files and its log, as a copy of it has it, too."""
+
+    definition: bytes
+    instances: Sequence[str]
+    codes: Mapping[str, int]
+    """The number of each code, by its packed form (see `scripts.Code`)."""
 
 
 class History:
@@ -361,12 +364,26 @@ class History:
         self._keys = keys
         self._lane = Script(redis, "lane", is_raw=True)
 
+    @classmethod
+    def open(cls, redis: SyncRedis, prefix: str, run: str) -> Self:
+        """Make one for a run by its id."""
+        return cls(redis, Keys(prefix, run))
+
     def definition(self) -> Definition:
-        """What the run is; to be read only. Raises `RunNotFound`, `RunBroken`, `OtherFormat`."""
+        """Read what the run is; to be read only. Raises `RunNotFound`, `RunBroken`, `OtherFormat`."""
+        return unpack_definition(self._definition())
+
+    def head(self) -> Head:
+        """Read what a copy of the run begins with. Raises `RunNotFound`, `RunBroken`."""
+        codes = {code.pack(): number for number, code in self.codes().items()}
+        return Head(self._definition(), self.instances(), codes)
+
+    def _definition(self) -> bytes:
         data: Any = self._redis.get(self._keys.definition)
         if data is None:
             raise missing(self._redis, self._keys)
-        return unpack_definition(data)
+        assert isinstance(data, bytes)
+        return data
 
     def ask_first(self, pipeline: Pipeline) -> None:
         """Ask for the first pages of the instances and of the log along with something else: most runs have no more."""
@@ -407,6 +424,16 @@ class History:
                 return
             after, page = f"({page[-1][0].decode()}", None
 
+    def backwards(self, until: str) -> Iterator[Entry]:
+        """Read everything up to an id, the newest first."""
+        while True:
+            page: Any = self._redis.xrevrange(self._keys.log, until, count=HISTORY_PAGE)
+            for id_, fields in page:
+                yield read_entry(id_, fields)
+            if len(page) < HISTORY_PAGE:
+                return
+            until = f"({page[-1][0].decode()}"
+
     def codes(self) -> dict[int, Code]:
         """Who has carried out the calls, by the numbers that entries have."""
         return read_codes(self._redis, self._keys)
@@ -418,12 +445,9 @@ class History:
     def lanes(self, instances: Sequence[str]) -> Iterator[tuple[str, list[Entry]]]:
         """All of several lanes, in a few round trips for all that are short."""
         for some in batches(instances, LOG_LANES_AT_ONCE):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for instance in some:
-                    self._lane.add(pipeline, self._keys, _newest(instance))
-                answers = pipeline.execute()
-            for instance, answer in zip(some, answers, strict=True):
-                yield instance, self._whole(instance, self._lane.read(answer))
+            pages = self._lane.run_all((self._keys, _newest(instance)) for instance in some)
+            for instance, page in zip(some, pages, strict=True):
+                yield instance, self._whole(instance, page)
 
     def _whole(self, instance: str | None, page: dict[str, Any]) -> list[Entry]:
         """A lane in order, whose newest entries have been read."""
@@ -464,7 +488,7 @@ class History:
         return found
 
     def begun(self) -> dict[str, str]:
-        """Which calls have begun and not ended, by their members, each with its condition."""
+        """List the calls that have begun and not ended, by their members, each with its condition."""
         at_work = self.at_work(is_over=True).items()
         return {CallId(self._keys.run, *place).member: str(condition) for place, condition in at_work}
 
@@ -488,16 +512,3 @@ class History:
 def _newest(instance: str | None) -> dict[str, Any]:
     """What asks for the newest entries of a lane."""
     return {"lane": lane_token(instance), "after": "0-0", "from": b"", "most": HISTORY_PAGE, "most_bytes": PAGE_BYTES}
-
-
-def keep_begun(redis: SyncRedis, keys: Keys, begun: Mapping[str, str]) -> None:
-    """Write down what `History.begun` gave of a run, which is over now. Raises `AttributeError`, `ValueError` for what
-    is none.
-    """
-    for member, entry in begun.items():
-        CallId.of_member(keys.run, member)
-        if Condition.read(entry.encode()) is None:
-            raise ValueError(f"{member!r} has no condition")
-    for some in batches(begun.items(), CALLS_AT_ONCE):
-        redis.hset(keys.calls, mapping=dict(some))
-        redis.zadd(keys.leases, dict.fromkeys((member for member, _ in some), 0))

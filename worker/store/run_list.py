@@ -8,11 +8,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
+from itertools import chain, product
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
+from redis.lock import Lock
 
 from ...broker_config import Settings
 from ...protocol.engine.events import Failure, Success
@@ -21,12 +23,32 @@ from ...protocol.messages import file_parts, is_file, picture_type, with_changed
 from ...protocol.state.labels import TRUSTED, Labels, marks_of
 from ..backoff import batches
 from ..broker.attempts import Attempt, CallId, Tokens, TracePlace, lane_token, place_of_run
-from ..broker.messages import Delivery, TaskMessage, delivery_task
-from ..limits import LOOKED_AFTER, MOST_OWNED_AT_ONCE, RUN_LIST_AT_ONCE, RUN_LIST_DEEPEST
+from ..broker.messages import Delivery, TaskMessage, delivery_task, unpack_task
+from ..limits import (
+    CLAIM_SECONDS,
+    HELD_SECONDS,
+    LOOKED_AFTER,
+    LOOKED_AT,
+    MOST_OWNED_AT_ONCE,
+    RUN_LIST_AT_ONCE,
+    RUN_LIST_DEEPEST,
+    SUBMITTING_WAIT_SECONDS,
+)
 from .connections import GroupedCommands
 from .definition import FORMAT
 from .entries import follow, loop_alarm
-from .keys import Condition, Keys, Kind, active_runs, ended_runs, owned_children, owned_runs, recovery
+from .keys import (
+    Condition,
+    Keys,
+    Kind,
+    active_runs,
+    admission,
+    claim,
+    ended_runs,
+    owned_children,
+    owned_runs,
+    recovery,
+)
 from .scripts import AsyncScript, Script
 from .slots import SPENT, Budget, left_of, sum_fields
 
@@ -146,6 +168,11 @@ OWNER: Final = "owner"
 """The field of the state. What was submitted without a token has none."""
 
 
+def owner_fields(settings: Settings) -> dict[str, str]:
+    """Make the fields of the state of a run that begins under these settings: it belongs to who has shown a token."""
+    return {OWNER: settings.identity.name} if settings.identity is not None else {}
+
+
 def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
     """The owner of a run; of a child run that of the run above it. None where there is none, or no such run. Raises
     `RedisError`.
@@ -239,6 +266,16 @@ class RunStore:
         found: Any = self._redis.smembers(self._keys.children)
         return sorted(run.decode() for run in found)
 
+    def lost_parts(self) -> list[str] | None:
+        """List what the server has lost of the run, without which it never runs; None where there is no such run."""
+        parts = {"definition": self._keys.definition, "log": self._keys.log, "statuses": self._keys.statuses}
+        with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.hexists(self._keys.state, "status")
+            for key in parts.values():
+                pipeline.exists(key)
+            is_there, *found = pipeline.execute()
+        return [name for name, exists in zip(parts, found, strict=True) if not exists] if is_there else None
+
     def held(self) -> list[CallId]:
         """List the calls that wait for a person, the first of them first."""
         found: Any = self._redis.zrange(self._keys.held, 0, -1)
@@ -267,6 +304,19 @@ class RunStore:
             newest, instances, left_ms = pipeline.execute()
         return newest[0][0].decode() if newest else "0-0", instances, left_ms
 
+    def entry(self, id_: str) -> dict[bytes, bytes]:
+        """Read an entry of the log as it lies there."""
+        found: Any = self._redis.xrange(self._keys.log, id_, id_)
+        return dict(found[0][1])
+
+    def span(self) -> tuple[str, str] | None:
+        """Read the ids of the run's first status and of its newest entry; None where there is no such run."""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.xrange(self._keys.statuses, count=1)
+            pipeline.xrevrange(self._keys.log, count=1)
+            first, newest = pipeline.execute()
+        return (first[0][0].decode(), newest[0][0].decode()) if first and newest else None
+
     def newest_entries(self, most: int, *, before: str | None = None) -> list[RawEntry]:
         """Read the newest entries of the log, the last one first; with an id those before it."""
         found: Any = self._redis.xrevrange(self._keys.log, f"({before}" if before is not None else "+", count=most)
@@ -287,6 +337,34 @@ class RunStore:
             contents: Any = self._redis.hmget(key, digests)
             found |= {digest: content for digest, content in zip(digests, contents, strict=True) if content is not None}
         return found
+
+    def all_files(self) -> Iterator[tuple[str, bytes, bool]]:
+        """Read each file that the run has by its digest, and each picture of its tools; says whether it is one."""
+        for key in (self._keys.files, self._keys.pictures):
+            for digest, content in self._redis.hscan_iter(key):
+                yield digest.decode(), content, key == self._keys.pictures
+
+    def picture_digests(self) -> set[str]:
+        """List the pictures of the run's tools."""
+        found: Any = self._redis.hkeys(self._keys.pictures)
+        return {digest.decode() for digest in found}
+
+    def outbox(self) -> Iterator[tuple[CallId, Condition, TaskMessage]]:
+        """Read the calls that were sent and forgotten and are not done, how each stands, and its task."""
+        conditions: Any = self._redis.hgetall(self._keys.outbox)
+        tasks: Any = self._redis.hgetall(self._keys.outbox_tasks)
+        for member, task in tasks.items():
+            if (condition := Condition.read(conditions.get(member))) is not None:
+                yield CallId.of_member(self._keys.run, member.decode()), condition, unpack_task(task)
+
+    def count_outbox(self) -> int:
+        """Count the calls that were sent and forgotten and are not done."""
+        found: Any = self._redis.hlen(self._keys.outbox)
+        return int(found)
+
+    def amend(self, requests: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Take steps of an amendment, in one round trip (lua/amend.lua)."""
+        return Script(self._redis, "amend").run_all((self._keys, request) for request in requests)
 
     def budgets(self, limits: LoopLimits) -> tuple[tuple[Budget, ...], dict[str, int]]:
         """Read what the calls of the run's loop take from, the nearest first, and what is left of it."""
@@ -332,9 +410,45 @@ class RunList:
         found: Any = self._redis.zmscore(active_runs(self._prefix), names) if names else ()
         return {run: submitted for run, submitted in zip(names, found, strict=True) if submitted is not None}
 
-    def add(self, run: str, submitted_ms: int) -> None:
+    def add(self, run: str, submitted_ms: float) -> None:
         """List a run as under way."""
         self._redis.zadd(active_runs(self._prefix), {run: submitted_ms})
+
+    def holding(self, runs: Sequence[str], instances: Sequence[str]) -> list[tuple[str, ...]]:
+        """Find out which of these instances each run has."""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run, instance in product(runs, instances):
+                pipeline.lpos(Keys(self._prefix, run).instances, instance)
+            places = iter(pipeline.execute())
+        return [tuple(instance for instance in instances if next(places) is not None) for _ in runs]
+
+    def beginning_with(self, text: str) -> list[str]:
+        """List the runs of which the ids begin with a text of letters and digits."""
+        lists = (active_runs(self._prefix), ended_runs(self._prefix))
+        found = (self._redis.zscan_iter(key, match=f"{text}*", count=LOOKED_AT) for key in lists)
+        return sorted({name.decode() for name, _ in chain.from_iterable(found)})
+
+    def owned(self, owner: str, *, since_ms: float = -inf) -> Iterator[str]:
+        """List the runs in an owner's index, the newest first, or those submitted since a time."""
+        return (run for _, run in self._listed(owned_runs(self._prefix, owner), since_ms))
+
+    def owned_children(self, owner: str, *, since_ms: float) -> Iterator[str]:
+        """List the child runs below an owner's runs that were submitted since a time, the newest first."""
+        return (run for _, run in self._listed(owned_children(self._prefix, owner), since_ms))
+
+    def admission(self, owner: str) -> Lock:
+        """Make the lock under which a run of an owner with limits is written down."""
+        key = admission(self._prefix, owner)
+        lock: Lock = self._redis.lock(key, HELD_SECONDS, blocking_timeout=SUBMITTING_WAIT_SECONDS)
+        return lock
+
+    def claim(self, run: str, digest: str) -> bool:
+        """Claim an id to write a run under it; False where another client has claimed it."""
+        return bool(self._redis.set(claim(self._prefix, run), digest, nx=True, ex=CLAIM_SECONDS))
+
+    def release(self, run: str) -> None:
+        """Give back the claim to an id."""
+        self._redis.delete(claim(self._prefix, run))
 
     def count_under_way(self) -> int:
         """Count the runs under way."""
@@ -439,12 +553,12 @@ class RunList:
                 seen.add(run)
                 yield run
 
-    def _listed(self, key: str) -> Iterator[tuple[float, str]]:
-        """By time and id, not by position: some leave the list meanwhile."""
+    def _listed(self, key: str, since_ms: float = -inf) -> Iterator[tuple[float, str]]:
+        """Read a list from its end, by time and id and not by position: some leave it meanwhile."""
         last, passed = inf, set[str]()  # those of the last time
         while True:
             found: Any = self._redis.zrevrangebyscore(
-                key, last, "-inf", start=0, num=len(passed) + RUN_LIST_AT_ONCE, withscores=True
+                key, last, since_ms, start=0, num=len(passed) + RUN_LIST_AT_ONCE, withscores=True
             )
             page = [pair for name, score in found if (pair := (score, name.decode()))[1] not in passed]
             if not page:

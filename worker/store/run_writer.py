@@ -7,13 +7,14 @@ that does not get on: what the first one still sends is refused (lua/keys.lua).
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -32,61 +33,48 @@ from ..errors import InfrastructureError
 from ..process import figures
 from .commits import PUBLISHED_MS, DueRuns, approve_ms, promises_due
 from .definition import FORMAT, gather_counts, pack_definition, pack_lane
-from .entries import LOOP
+from .entries import LOOP, Entry, read_entry
 from .held_calls import AuditRecord
 from .keys import (
     ENDED_STATUSES,
     Condition,
     Field,
+    Fields,
     Keys,
     Kind,
     active_runs,
     due_runs,
     ended_runs,
 )
-from .run_list import OWNER, RunList, note_owned
-from .scripts import Script
+from .log import Head
+from .run_list import OWNER, RawEntry, RunList, note_owned, owner_fields
+from .scripts import Script, server_ms
 
 # Retention: every key that a run may have, to be given its expiry, measured or deleted.
 
 logger = logging.getLogger(__name__)
 
 
-def expire_runs(redis: Redis, prefix: str, runs: Sequence[Keys], seconds: int) -> None:
+def expire_runs(redis: Redis, prefix: str, runs: Sequence[str], seconds: int) -> None:
     """Give every key of runs that are over its expiry, and list them no more among those under way.
 
     Calls may be added to one at the same time (SPEC R11.7): it is listed again then. However many they are, it takes
     the same few round trips. Raises `RedisError`.
     """
-    script = Script(redis, "keys", "expire")
-    with redis.pipeline(transaction=False) as pipeline:
-        for keys in runs:
-            script.add(pipeline, keys, {"seconds": seconds})
-        answers = pipeline.execute()
-    over = [keys for keys, answer in zip(runs, answers, strict=True) if script.read(answer)["is_over"]]
+    answers = Script(redis, "keys", "expire").run_all((Keys(prefix, run), {"seconds": seconds}) for run in runs)
+    over = [run for run, answer in zip(runs, answers, strict=True) if answer["is_over"]]
     if not over:
         return
-    names = [keys.run for keys in over]
-    listed: Any = redis.zmscore(active_runs(prefix), names)
-    submitted = {name: at for name, at in zip(names, listed, strict=True) if at is not None}
+    listed = RunList(redis, prefix)
+    submitted = listed.submitted(over)
     if submitted:
-        RunList(redis, prefix).note_ended(submitted)  # first: each is in one of the lists at any time
-    redis.zrem(active_runs(prefix), *names)
-    redis.zrem(due_runs(prefix), *names)
-    with redis.pipeline(transaction=False) as pipeline:
-        for keys in over:
-            pipeline.hget(keys.state, "status")
-        statuses = pipeline.execute()
-    for name, status in zip(names, statuses, strict=True):
-        if name in submitted and status is not None and status.decode() in ENDED_STATUSES:
-            figures().run_ended(status.decode())
-    again = {
-        name: submitted[name]
-        for name, status in zip(names, statuses, strict=True)
-        if name in submitted and status is not None and status.decode() not in ENDED_STATUSES
-    }
-    if again:
-        redis.zadd(active_runs(prefix), again)
+        listed.note_ended(submitted)  # first: each is in one of the lists at any time
+    _unlist(redis, prefix, over)
+    for run, [status] in zip(over, listed.fields(over, "status"), strict=True):
+        if run in submitted and status in ENDED_STATUSES:
+            figures().run_ended(status)
+        elif run in submitted and status is not None:
+            listed.add(run, submitted[run])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,60 +84,207 @@ class Holding:
     status: str | None
     """None where there is no such run."""
     bytes: int
-    """That its keys take in the server's memory, as the server estimates it (`MEMORY USAGE`)."""
+    """How much its keys take in the server's memory, as the server estimates it (`MEMORY USAGE`)."""
     outstanding: int
-    """Calls that it has sent and not awaited, and that are not done."""
+    """How many calls it has sent and not awaited that are not done."""
     is_deleted: bool
 
-    @classmethod
-    def read(cls, answer: dict[str, Any]) -> Self:
-        """The answer of keys.lua."""
-        return cls(answer.get("status"), answer["bytes"], answer["outstanding"], answer["is_deleted"])
 
-
-def measure_runs(redis: Redis, runs: Sequence[Keys]) -> list[Holding]:
-    """What runs hold. Raises `RedisError`."""
-    return _ask(redis, runs, {"deletes": False})
+def measure_runs(redis: Redis, prefix: str, runs: Sequence[str]) -> list[Holding]:
+    """Measure what runs hold. Raises `RedisError`."""
+    return _delete(redis, prefix, runs, {"deletes": False})
 
 
 def delete_runs(
-    redis: Redis, prefix: str, runs: Sequence[Keys], *, keeps_outstanding: bool, foreign: bool = False
+    redis: Redis, prefix: str, runs: Sequence[str], *, keeps_outstanding: bool, foreign: bool = False
 ) -> list[Holding]:
     """Delete those of the runs that are over; with `keeps_outstanding` none with a call that was sent and forgotten and
     is not done, with `foreign` also those under way that are of a format that is not read. Raises `RedisError`, and
     then some may have been deleted.
     """
     request: dict[str, Any] = {"deletes": True, "keeps_outstanding": keeps_outstanding}
-    found = _ask(redis, runs, request | ({"reads": FORMAT} if foreign else {}))
-    gone = [keys.run for keys, held in zip(runs, found, strict=True) if held.is_deleted]
-    if gone:
-        for listed in (active_runs(prefix), due_runs(prefix), ended_runs(prefix)):
-            redis.zrem(listed, *gone)
+    found = _delete(redis, prefix, runs, request | ({"reads": FORMAT} if foreign else {}))
+    if gone := [run for run, held in zip(runs, found, strict=True) if held.is_deleted]:
+        _unlist(redis, prefix, gone)
+        redis.zrem(ended_runs(prefix), *gone)
     return found
 
 
-def _ask(redis: Redis, runs: Sequence[Keys], request: dict[str, Any]) -> list[Holding]:
-    script = Script(redis, "keys", "delete")
-    with redis.pipeline(transaction=False) as pipeline:
-        for keys in runs:
-            script.add(pipeline, keys, request)
-        return [Holding.read(script.read(answer)) for answer in pipeline.execute()]
+def _delete(redis: Redis, prefix: str, runs: Sequence[str], request: dict[str, Any]) -> list[Holding]:
+    answers = Script(redis, "keys", "delete").run_all((Keys(prefix, run), request) for run in runs)
+    return [Holding(each.get("status"), each["bytes"], each["outstanding"], each["is_deleted"]) for each in answers]
 
 
-def discard_run(redis: Redis, keys: Keys) -> None:
+def discard_run(redis: Redis, prefix: str, run: str) -> None:
     """Delete what there is of a run that was not written whole, as far as the server can be reached."""
     try:
-        redis.unlink(*keys.all)
-        unlist(redis, keys)
-        redis.zrem(ended_runs(keys.prefix), keys.run)
+        redis.unlink(*Keys(prefix, run).all)
+        _unlist(redis, prefix, [run])
+        redis.zrem(ended_runs(prefix), run)
     except RedisError as error:
-        logger.warning("run %s could not be deleted: %s", keys.run, error)
+        logger.warning("run %s could not be deleted: %s", run, error)
 
 
-def unlist(redis: Redis, keys: Keys) -> None:
-    """Take a run from the lists of those under way. Raises `RedisError`."""
-    redis.zrem(active_runs(keys.prefix), keys.run)
-    redis.zrem(due_runs(keys.prefix), keys.run)
+def _list(redis: Redis, keys: Keys, submitted_ms: int, owner: str | None) -> None:
+    """List a run that is about to be written, so that what a client that dies leaves of it is found."""
+    with redis.pipeline(transaction=False) as pipeline:
+        pipeline.zadd(active_runs(keys.prefix), {keys.run: submitted_ms})
+        pipeline.zadd(due_runs(keys.prefix), {keys.run: submitted_ms + PUBLISHED_MS})
+        pipeline.execute()
+    if owner is not None:
+        note_owned(redis, keys, owner, submitted_ms)
+
+
+def _unlist(redis: Redis, prefix: str, runs: Sequence[str]) -> None:
+    """Take runs from the lists of those under way."""
+    redis.zrem(active_runs(prefix), *runs)
+    redis.zrem(due_runs(prefix), *runs)
+
+
+class RunCopy:
+    """A run that is written from a log that there is already: a fork, or an import. All of it raises `RedisError`.
+
+    Half of it never counts as a run: its state is written last, and what a process that dies in between has left, the
+    sweep removes.
+    """
+
+    def __init__(self, redis: Redis, prefix: str, run: str) -> None:
+        self.run = run
+        self._redis = redis
+        self._keys = Keys(prefix, run)
+        self._last = dict[str, str]()
+        """The last entry of each lane."""
+
+    @contextmanager
+    def begun(self, submitted_ms: int, settings: Settings) -> Iterator[None]:
+        """List the run, and write it in this block: where that raises, nothing of it stays."""
+        try:
+            _list(self._redis, self._keys, submitted_ms, owner_fields(settings).get(OWNER))
+            yield
+        except BaseException:
+            discard_run(self._redis, self._keys.prefix, self.run)
+            raise
+
+    def set_head(self, head: Head) -> None:
+        """Write what the run is, its instances and codes."""
+        self._redis.set(self._keys.definition, head.definition)
+        self._push(self._keys.instances, head.instances)
+        self._set(self._keys.codes, head.codes.items())
+
+    def add_file(self, digest: str, content: bytes, is_picture: bool = False) -> None:
+        """Add a file that its messages show, or a picture that a tool has answered."""
+        self._redis.hset(self._keys.pictures if is_picture else self._keys.files, digest, content)
+
+    def append(self, entries: Iterable[tuple[bytes, Fields]]) -> None:
+        """Append entries to its log, with their ids."""
+        for page in batches(entries, limits.AT_ONCE):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for id_, fields in page:
+                    self._append(pipeline, id_, fields)
+                    self._note(pipeline, id_, fields)
+                pipeline.execute()
+
+    def add(self, fields: Fields) -> str:
+        """Append an entry of now to its log; returns its id."""
+        id_: Any = self._append(self._redis, b"*", fields)
+        self._note(self._redis, id_, fields)
+        return str(id_.decode())
+
+    def set_calls(self, conditions: Iterable[tuple[str, str]], *, was_at_work: bool = False) -> None:
+        """Write how calls stand, by their members; with `was_at_work` they were when the run was ended."""
+        for some in batches(conditions, limits.CALLS_AT_ONCE):
+            self._redis.hset(self._keys.calls, mapping=dict(some))
+            if was_at_work:
+                self._redis.zadd(self._keys.leases, {member: 0 for member, _ in some})
+
+    def set_work(
+        self, *, lanes: Iterable[str], held: Iterable[str], gathers: Mapping[Any, int], budget: Mapping[str, Any]
+    ) -> None:
+        """Write what is left to do: lanes to be published, calls that wait for a person, in how many lanes gather calls
+        have something to wait for, and what the run's loop has taken (lua/budget.lua).
+        """
+        now_ms = server_ms(self._redis)
+        for some in batches(held, limits.RUN_WRITER_AT_ONCE):
+            self._redis.zadd(self._keys.held, dict.fromkeys(some, now_ms))
+        self._push(self._keys.backlog, lanes)
+        self._set(self._keys.gathers, gathers.items())
+        self._set(self._keys.budget, budget.items())
+
+    def finish(self, state: Mapping[str, Any], open_calls: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Make a run of it, with this state; of its lanes, by their tokens, so many calls have begun and not ended."""
+        self._set(self._keys.lanes, ((lane, f"{id_}:{open_calls.get(lane, 0)}") for lane, id_ in self._last.items()))
+        whole: dict[Any, Any] = {**state}
+        self._redis.hset(self._keys.state, mapping=whole)
+
+    def _append(self, to: Redis, id_: bytes, fields: Fields) -> Any:
+        return to.xadd(self._keys.log, dict(fields), id=id_)  # type: ignore[arg-type]  # redis wants an invariant dict
+
+    def _note(self, to: Redis, id_: bytes, fields: Fields) -> None:
+        """Note an entry as the last one of its lane, or as a change of the run's status."""
+        if Field.LANE in fields:
+            self._last[fields[Field.LANE].decode()] = id_.decode()
+        elif Field.STATUS in fields:
+            to.xadd(self._keys.statuses, {"s": fields[Field.STATUS]}, id=id_)
+
+    def _push(self, list_: str, values: Iterable[str]) -> None:
+        for some in batches(values, limits.RUN_WRITER_AT_ONCE):
+            self._redis.rpush(list_, *some)
+
+    def _set(self, hash_: str, values: Iterable[tuple[Any, Any]]) -> None:
+        for some in batches(values, limits.RUN_WRITER_AT_ONCE):
+            self._redis.hset(hash_, mapping=dict(some))
+
+
+class LogRewrite:
+    """The log of a run that is over, written anew without some instances and put in the place of the old one.
+
+    Redis marks a deleted entry of a stream and keeps its bytes, in memory and in snapshots: so all others are copied
+    (lua/keys.lua).
+    """
+
+    def __init__(self, redis: Redis, prefix: str, run: str, instances: Sequence[str]) -> None:
+        self._redis = redis
+        self._keys = Keys(prefix, run)
+        self._instances = list(instances)
+        self._lanes = list(map(lane_token, instances))
+        self._last = "0-0"
+
+    def write(self, entries: Iterable[RawEntry], kept: Callable[[Entry], object]) -> int:
+        """Write the log anew, and call `kept` with each entry that stays. Returns how many do not."""
+        log, left_out = self._keys.log_kept, 0
+        self._redis.unlink(log)
+        for page in batches(entries, limits.AT_ONCE):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for id_, fields in page:
+                    self._last = id_.decode()
+                    if fields.get(Field.LANE, b"").decode() in self._lanes:
+                        left_out += 1
+                    else:
+                        kept(read_entry(id_, fields))
+                        pipeline.xadd(log, dict(fields), id=id_)  # type: ignore[arg-type]  # redis wants it invariant
+                pipeline.expire(log, limits.DELETING_KEPT_SECONDS)
+                pipeline.execute()
+        return left_out
+
+    def replace(self, files: Iterable[str], deleted: Sequence[str], order: AuditRecord) -> bool:
+        """Put it in the place of the log, and delete these files and the instances' calls in the outbox; `deleted` is
+        every instance of the run that is deleted by then. Returns False, and has done nothing, where something was
+        added to the run meanwhile.
+        """
+        outbox: Any = self._redis.hkeys(self._keys.outbox)
+        request = {
+            "instances": self._instances,
+            "lanes": self._lanes,
+            "last": self._last,
+            "calls": [call for call in outbox if call.decode().rpartition("\x1f")[0] in self._lanes],
+            "files": list(files),
+            "deleted": json.dumps(deleted, ensure_ascii=False),
+            "who": order.pack(),
+        }
+        if Script(self._redis, "keys", "forget")(self._keys, request)["is_done"]:
+            return True
+        self._redis.unlink(self._keys.log_kept)
+        return False
 
 
 Value = str | bytes | int
@@ -186,7 +321,7 @@ class RunWriter:
     def write(
         self,
         plan: Plan,
-        keys: Keys,
+        run: str,
         milliseconds: int,
         order: AuditRecord,
         more: Mapping[str, Any] = MappingProxyType({}),
@@ -198,9 +333,9 @@ class RunWriter:
 
         Raises `TakenOver`, and then has left nothing of its own.
         """
-        who, since = owner_token(), ""
+        who, since, keys = owner_token(), "", self._keys(run)
         try:
-            self._list(keys, milliseconds, more.get(OWNER))
+            _list(self._redis, keys, milliseconds, more.get(OWNER))
             stored: Iterator[Command] = (["HSET", keys.files, *each] for each in files.items())
             commands = chain(stored, self._writing(plan, keys, milliseconds, order, more, sent))
             for number, part in enumerate(_parts(commands)):
@@ -217,20 +352,14 @@ class RunWriter:
                 self._redis.zadd(due_runs(keys.prefix), {keys.run: milliseconds + limits.SENT_MS}, lt=True)
         return Written(self._lanes(plan, sent)[0], since)
 
-    def mark_unpublished(self, keys: Keys, lanes: Sequence[str]) -> None:
+    def mark_unpublished(self, run: str, lanes: Sequence[str]) -> None:
         """Have the next sweep publish lanes, since it cannot be done now."""
         for batch in batches(lanes, limits.RUN_WRITER_AT_ONCE):
-            self._redis.zadd(keys.published, dict.fromkeys(batch, 0), xx=True)
-        DueRuns(self._redis, keys.prefix).note(keys.run)
+            self._redis.zadd(self._keys(run).published, dict.fromkeys(batch, 0), xx=True)
+        DueRuns(self._redis, self._settings.key_prefix).note(run)
 
-    def _list(self, keys: Keys, milliseconds: int, owner: str | None) -> None:
-        """List a run, so that what a client that dies leaves of it is found."""
-        with self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.zadd(active_runs(keys.prefix), {keys.run: milliseconds})
-            pipeline.zadd(due_runs(keys.prefix), {keys.run: milliseconds + PUBLISHED_MS})
-            pipeline.execute()
-        if owner is not None:
-            note_owned(self._redis, keys, owner, milliseconds)
+    def _keys(self, run: str) -> Keys:
+        return Keys(self._settings.key_prefix, run)
 
     def _send(self, keys: Keys, who: str, number: int, part: Sequence[Sequence[str | bytes]]) -> bool:
         """Write a part; whether the run is still this writer's."""
@@ -241,7 +370,7 @@ class RunWriter:
         """Delete what this writer has written, as far as the server can be reached, and nothing of another's."""
         try:
             if self._send(keys, who, -1, ()):
-                unlist(self._redis, keys)
+                _unlist(self._redis, keys.prefix, [keys.run])
         except RedisError as error:
             logger.warning("run %s could not be deleted: %s", keys.run, error)
 

@@ -79,6 +79,7 @@ class Script:
 
     def __init__(self, redis: Redis, name: str, action: str = "", *, is_raw: bool = False) -> None:
         self._action = action
+        self._redis = redis
         self._source = read_script(name)
         self._script = redis.register_script(self._source.text)
         self._is_raw = is_raw
@@ -86,6 +87,13 @@ class Script:
     def __call__(self, keys: Keys | str, request: Mapping[str, Any]) -> dict[str, Any]:
         """What it answers. Raises `RedisError`."""
         return self.read(self._script(keys=self._source.keys_of(keys), args=[pack_request(request, self._action)]))
+
+    def run_all(self, requests: Iterable[tuple[Keys | str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+        """Run it for each of these keys and requests, in one round trip. Raises `RedisError`."""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for keys, request in requests:
+                self.add(pipeline, keys, request)
+            return [self.read(reply) for reply in pipeline.execute()]
 
     def add(self, pipeline: Pipeline, keys: Keys | str, request: Mapping[str, Any]) -> None:
         """Add it to a pipeline; `read` takes what that gives."""
