@@ -24,7 +24,6 @@ from ..protocol import Plan
 from . import limits
 from .agent.asking import bounds_of, make_model
 from .agent.scripted import FakeModel, ScriptedModel
-from .client.call_results import await_background
 from .client.client import Client
 from .client.run import Run
 from .client.submitting import Label
@@ -33,6 +32,7 @@ from .registry.activities import Policy, RegisteredModel, Registry, make_activit
 from .registry.loading import load as load_module
 from .registry.mcp_tools import register_tools
 from .registry.models import Answer, KnownModels, Model, ModelRequest, ignore
+from .store.waiting import await_background
 
 Activities = Iterable[Callable[..., Any] | ModuleType | str | PathLike[str]]
 
@@ -303,7 +303,7 @@ def embedded_backend(
         try:
             yield own
             worker.drain()
-            from .client.call_results import await_background
+            from .store.waiting import await_background
 
             await_background(own, deadline)
         except Exception as error:

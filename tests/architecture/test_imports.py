@@ -287,20 +287,11 @@ COMMANDS = {name for name in dir(Redis) if not name.startswith("_")} - {"close",
 CLIENTS = {"redis", "_redis", "pipeline"}
 OF_THE_STORE = {"AsyncScript", "Keys", "Script"}
 OUTSIDE_THE_STORE = {
-    "worker/client/call_results.py": 7,
-    "worker/client/control.py": 6,
-    "worker/client/people.py": 3,
-    "worker/client/progress.py": 9,
-    "worker/client/results.py": 14,
-    "worker/client/run.py": 2,
     "worker/recovery/heartbeats.py": 6,
     "worker/recovery/overdue.py": 16,
     "worker/recovery/sweep.py": 20,
     "worker/runner/remote.py": 2,
     "worker/telemetry/figures.py": 6,
-    "worker/telemetry/sending.py": 1,
-    "worker/ui/page.py": 1,
-    "worker/ui/sent.py": 1,
 }
 """How often modules still make a key, a script or a command to Redis. No module comes in, and no number grows."""
 

@@ -25,12 +25,11 @@ from acts_celery.broker_config import queue_names
 from acts_celery.broker_config.addresses import scheme_of
 from acts_celery.protocol.engine.events import CallEnded
 from acts_celery.worker.broker.consumer import Publisher
-from acts_celery.worker.client.call_results import Background, read_background
 from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.store.entries import moment_ms
 from acts_celery.worker.store.keys import ENDED_STATUSES, Keys, active_runs
-from acts_celery.worker.store.log import History
+from acts_celery.worker.store.run_store import Background, RunStore
 
 from .site import Site
 from .workload import CallKey, Submission, without_errors
@@ -225,14 +224,14 @@ class Auditor:
         """One entry that ends it in the log, one in the chain of its lane, and one count for each call."""
         keys, redis = Keys(self._prefix, run), self._redis
         committed: Counter[CallKey] = Counter()
-        for entry in History(redis, keys).entries():
+        for entry in RunStore(redis, keys).entries():
             if isinstance(entry.event, CallEnded):
                 committed[entry.instance, entry.event.call] += 1
                 self._audit.commits.append(moment_ms(entry.id) / 1000)
         chained: Counter[CallKey] = Counter()
         for instance in (None, *submission.instances):
             try:
-                lane = History(redis, keys).lane(instance)
+                lane = RunStore(redis, keys).lane(instance)
             except ResponseError as error:
                 self._audit.add("lost", f"{told}: {error}")
             else:
@@ -249,8 +248,9 @@ class Auditor:
         if counts != Counter(submission.expected.statuses.values()) or any(left.values()):
             self._audit.add("wrong", f"{told}: its counters say {counts}, {left}")
         sent = list(submission.expected.statuses.values()).count("sent")
-        if (read_background(redis, keys) or Background(0, 0, 0)) != Background(outstanding=0, done=sent, dead=0):
-            self._audit.add("wrong", f"{told}: {read_background(redis, keys)}, where {sent} were sent and are done")
+        background = RunStore(redis, keys).background()
+        if (background or Background(0, 0, 0)) != Background(outstanding=0, done=sent, dead=0):
+            self._audit.add("wrong", f"{told}: {background}, where {sent} were sent and are done")
 
     def _look_at_leftovers(self, run: str, told: str) -> None:
         keys, redis = Keys(self._prefix, run), self._redis

@@ -24,7 +24,7 @@ from acts_celery.worker.limits import FOLLOWING_PAUSE_SECONDS
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.ui import Page
 from acts_celery.worker.ui.access import Reader
-from acts_celery.worker.ui.following import Following, Viewer
+from acts_celery.worker.ui.application import Following, Viewer
 from acts_celery.worker.ui.server import Connection, WebServer
 from tests.chaos.server import Server
 from tests.worker.backend import ACTIVITIES, DEADLINE_SECONDS, Backend, Meeting

@@ -36,7 +36,7 @@ from acts_celery.worker.limits import MOST_DRAWN, SERVER_MOST_BYTES, SHOW_BYTES,
 from acts_celery.worker.runner.scheduler import Scheduler
 from acts_celery.worker.store.entries import id_key
 from acts_celery.worker.store.keys import Keys
-from acts_celery.worker.store.log import History
+from acts_celery.worker.store.run_store import RunStore
 from acts_celery.worker.ui import Page
 from acts_celery.worker.ui.drawing import Node, draw, layers_of, place
 from acts_celery.worker.ui.opened import CUT, alike, shown, size_of
@@ -493,7 +493,7 @@ def test_what_is_shown_as_sent_is_what_was_sent_whatever_is_written_meanwhile(
     world = SentWorld(server, seed)
     asyncio.run(world.live())
     page, checked = Asking(world, world.run), 0  # type: ignore[arg-type]
-    for entry in History(world.redis, world.keys).entries():
+    for entry in RunStore(world.redis, world.keys).entries():
         if not isinstance(entry.event, CallEnded):
             assert entry.seen is None
             continue

@@ -47,8 +47,9 @@ from acts_celery.worker.runner.step import Services
 from acts_celery.worker.store.connections import connect_async
 from acts_celery.worker.store.entries import follow
 from acts_celery.worker.store.keys import Keys
-from acts_celery.worker.store.log import History, LogTerms, MessageLog
+from acts_celery.worker.store.log import LogTerms, MessageLog
 from acts_celery.worker.store.run_list import Parent, child_id
+from acts_celery.worker.store.run_store import RunStore
 from acts_celery.worker.store.slots import Budget, Slots
 from tests.acceptance.command import acts, finish, start
 from tests.few import few
@@ -161,7 +162,7 @@ class World:
 
     def answered(self) -> set[int]:
         """The indexes of the requests whose answers are in the log."""
-        return set(reduce(follow, History(self.redis, self.keys).entries(), Loop()).answered)
+        return set(reduce(follow, RunStore(self.redis, self.keys).entries(), Loop()).answered)
 
     async def live(self) -> None:
         """Let processes drive the run until it is over."""

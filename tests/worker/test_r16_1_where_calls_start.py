@@ -26,10 +26,10 @@ from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.labels import TRUSTED, marks_of
 from acts_celery.worker.cli.doctor_layers import examined
 from acts_celery.worker.cli.people import held_lines
-from acts_celery.worker.client.call_results import await_background
 from acts_celery.worker.registry.activities import Registry, registry
 from acts_celery.worker.registry.request_definitions import operator_trust
 from acts_celery.worker.runner.checking import Checker
+from acts_celery.worker.store.waiting import await_background
 from tests.protocol.test_r16_trust import LABELLED, Watched, labelled
 
 from .backend import Backend, Meeting, meeting_url, settings_for

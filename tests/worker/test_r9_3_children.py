@@ -34,8 +34,9 @@ from acts_celery.worker.runner.checking import Checker
 from acts_celery.worker.runner.remote import child_config
 from acts_celery.worker.store.connections import read_tokens
 from acts_celery.worker.store.keys import Keys
-from acts_celery.worker.store.log import History, LogTerms, MessageLog
+from acts_celery.worker.store.log import LogTerms, MessageLog
 from acts_celery.worker.store.run_list import PARENT, Parent, child_id
+from acts_celery.worker.store.run_store import RunStore
 from acts_celery.worker.store.slots import Budget, Reservation, Shortfall, left_of, sum_fields
 
 from .backend import Backend, Meeting
@@ -672,7 +673,7 @@ def test_r13_3_what_a_request_is_estimated_to_take_is_never_less_than_what_it_ta
     asked = asking_estimates(loops_estimates, *answers)
     result = asked.result()
     assert (result.status, result.output) == ("completed", 7)
-    history = History(loops_estimates.redis, Keys(loops_estimates.settings.key_prefix, asked.run.id))
+    history = RunStore(loops_estimates.redis, Keys(loops_estimates.settings.key_prefix, asked.run.id))
     events = (event for entry in history.entries() for event in entry.loop)
     estimates = [event.estimate for event in events if isinstance(event, Request)]
     ticks = result.ticks or ()

@@ -29,6 +29,7 @@ from acts_celery.worker.store.connections import connect
 from acts_celery.worker.store.keys import Keys, active_runs, due_runs, probes, processes, secret
 from acts_celery.worker.store.living import report_silent
 from acts_celery.worker.store.run_list import Parent
+from acts_celery.worker.store.run_store import RunStore
 from acts_celery.worker.store.waiting import read_unanswered
 
 from .test_commit_script import RUN, Log, done
@@ -783,9 +784,10 @@ def test_a_request_that_was_not_answered_is_noted_until_its_call_has_ended(judge
     judged.send()
     judged.reports.send(Report(begun=(ref(),), unanswered=(unanswered(),)))
     judged.sweeper.sweep()
-    (noted,) = read_unanswered(redis, judged.keys)
-    assert (noted.call, noted.type, noted.message, noted.tries) == ("0", "RateLimited", "429: slow down", 3)
-    assert 0 < noted.again_in_seconds <= 8
+    (noted,) = read_unanswered(RunStore(redis, judged.keys))
+    again = noted.pop("again_in_seconds")
+    assert noted == {"call": "0", "type": "RateLimited", "message": "429: slow down", "tries": 3}
+    assert 0 < again <= 8
     assert redis.ttl(judged.keys.unanswered) > 0, "it stays behind where its run has expired"
     judged.reports.send(Report(ended=(ref(),)))
     judged.sweeper.sweep()
@@ -800,11 +802,11 @@ def test_of_requests_that_were_not_answered_only_true_and_not_too_many_are_noted
     forged = unanswered()._replace(ref=ref()._replace(token="forged"))
     judged.reports.send(Report(begun=(ref(),), unanswered=(forged, unanswered(2), unanswered(7, 7))))
     judged.sweeper.sweep()
-    assert read_unanswered(connect(judged.settings), judged.keys) == []
+    assert read_unanswered(RunStore(connect(judged.settings), judged.keys)) == []
     refs = tuple(ref(1, index) for index in many)
     judged.reports.send(Report(begun=refs, unanswered=tuple(unanswered(1, index) for index in many)))
     judged.sweeper.sweep()
-    assert len(read_unanswered(connect(judged.settings), judged.keys)) == WAITING_MOST_UNANSWERED
+    assert len(read_unanswered(RunStore(connect(judged.settings), judged.keys))) == WAITING_MOST_UNANSWERED
     too_long = unanswered()._replace(why="x" * (LONGEST_WHY + 1))
     judged.reports.send(Report(unanswered=(too_long,)))
     assert list(chain(*judged.reports.pages())) == []

@@ -263,7 +263,7 @@ def has_raised(call: Mapping[str, Any]) -> bool:
 
 def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
     """Report the calls that were sent and forgotten and failed for good; return them as JSON has them."""
-    from ..client.call_results import await_background
+    from ..store.waiting import await_background
 
     dead = [letter.to_dict() for letter in await_background(embedded, deadline, tell)]
     for letter in dead[: limits.MOST_TOLD]:

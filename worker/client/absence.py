@@ -15,9 +15,9 @@ from ...protocol.references import Reference
 from .. import limits
 from ..broker.attempts import call_name
 from ..store.definition import Definition
-from ..store.log import History
+from ..store.run_store import RunStore
 from ..store.state import LaneState, RunState
-from .call_results import missing_in, promised_to
+from ..store.waiting import missing_in, read_waiting
 
 _OPEN: Final = (Status.WAITING.value, Status.RUNNING.value, Status.HELD.value)
 _WENT_ELSEWHERE: Final = "it wrote to another of its places"
@@ -64,33 +64,30 @@ class Absence:
 
 
 def absence(
-    definition: Definition, history: History, place: Reference, *, instance: str | None, at: str | None
+    definition: Definition, store: RunStore, place: Reference, *, instance: str | None, at: str | None
 ) -> Absence:
-    """Why a reader in an instance, or a global one, finds nothing at a place, now or as of an id.
+    """Say why a reader in an instance, or a global one, finds nothing at a place, now or as of an id.
 
     Raises `RedisError`.
     """
     run = RunState(definition, at=at)
-    run.feed(history.lane(None))
+    run.feed(store.lane(None))
     lanes = [run.shared]
     if instance is not None:
-        run.feed(history.lane(instance))
+        run.feed(store.lane(instance))
         lanes.append(run.lane(instance))
     fold = lanes[-1].fold
-    at_work = history.at_work().keys() if at is None else frozenset()
+    at_work = store.at_work().keys() if at is None else frozenset()
     calls = [call for lane in lanes for call in lane.known.values()]
     near = Places([fold], [WrittenPlaces(calls)], Speller(likeness=limits.ABSENCE_LIKENESS)).nearest(place)
     having = list[LaneState]()
-    for name in islice(history.instances(), limits.ABSENCE_MOST_INSTANCES) if instance is None else ():
-        run.feed(history.lane(name))
+    for name in islice(store.instances(), limits.ABSENCE_MOST_INSTANCES) if instance is None else ():
+        run.feed(store.lane(name))
         if (lane := run.lane(name)).fold.exists(place) or any(_writing(lane, place)):
             having.append(lane)
     writers = tuple(islice(_writers(having[:1] or lanes, place, at_work), limits.MOST_WRITERS))
     if at is None and any(writer.status in _OPEN for writer in writers):
-        waits = history.waiting()
-        for lane in lanes:
-            for index, reason in promised_to(lane, run).items():
-                waits.setdefault(call_name(index, lane.instance), reason)
+        waits = {one.call: one.reason for one in reversed(read_waiting(store, run))}
         writers = tuple(
             replace(writer, reason=waits.get(call_name(writer.index, writer.instance), waits.get(None, writer.reason)))
             if writer.status in _OPEN

@@ -43,8 +43,8 @@ from ..store.definition import (
 from ..store.entries import counting
 from ..store.held_calls import AuditRecord, audit_record
 from ..store.keys import ENDED_STATUSES
-from ..store.log import History
-from ..store.run_list import PARENT, RunList, RunStore
+from ..store.run_list import PARENT, RunList
+from ..store.run_store import RunStore
 from ..store.state import LaneState, RunState
 from .submitting import admitted
 
@@ -121,7 +121,7 @@ class AmendmentSteps:
 
     def _output_fault(self) -> str | None:
         """What `LaneView.output_fault` says of the global lane."""
-        history = History.open(self._redis, self._prefix, self._run)
+        history = RunStore.open(self._redis, self._prefix, self._run)
         run = RunState(history.definition(), ())
         if not holds_references(run.definition.output):
             return None
@@ -250,7 +250,7 @@ class Amender:
         self._run = run
         self._redis = redis
         self._settings = settings
-        self._history = History.open(redis, settings.key_prefix, run)
+        self._history = RunStore.open(redis, settings.key_prefix, run)
         self._check = check
         self._steps = AmendmentSteps(run, redis, settings)
 

@@ -40,8 +40,8 @@ from ..store.definition import FORMAT, require_format, unpack_definition
 from ..store.entries import ENTRY_ID, id_key, read_entry
 from ..store.held_calls import audit_record
 from ..store.keys import ENDED_STATUSES, Condition, Field, Fields
-from ..store.log import Head, History
-from ..store.run_list import OWNER, RunList, RunStore, owner_fields
+from ..store.run_list import OWNER, RunList, owner_fields
+from ..store.run_store import Head, RunStore
 from ..store.run_writer import RunCopy, expire_runs
 from ..store.scripts import server_ms
 from ..store.state import End, RunState
@@ -59,7 +59,7 @@ _NOT_TAKEN: Final = frozenset({"look", "promises_due", "parent", "imported", "se
 """Fields of the state that say something of work under way, or of other runs."""
 
 
-def script_of(history: History) -> str:
+def script_of(history: RunStore) -> str:
     """The answers of a run's loop as a script, which gives them again for the same request. Raises `NoLoop`."""
     entries: list[dict[str, Any]] = []
     messages: list[Mapping[str, Any]] = []
@@ -144,8 +144,8 @@ def _templates(calls: Sequence[Mapping[str, Any]], instances: Set[str | None]) -
 
 def export_lines(redis: Redis, prefix: str, run: str, result: Mapping[str, Any]) -> Iterator[str]:
     """Write a run as the lines of a file. Raises `RunNotFound`, `RunBroken`, `OtherFormat`, `RedisError`."""
-    store, history = RunStore.open(redis, prefix, run), History.open(redis, prefix, run)
-    head, state = history.head(), store.state()
+    store = RunStore.open(redis, prefix, run)
+    head, state = store.head(), store.state()
     if not state:
         raise RunNotFound(run)
     require_format(int(state["format"]))
@@ -159,12 +159,12 @@ def export_lines(redis: Redis, prefix: str, run: str, result: Mapping[str, Any])
             "state": state,
             "definition": _encoded(head.definition),
             "codes": dict(head.codes),
-            "begun": history.begun(),
+            "begun": store.begun(),
         }
     )
     for digest, content, _ in store.all_files():
         yield json_text({"file": digest, "content": _encoded(content)})
-    for id_, raw in history.raw():
+    for id_, raw in store.raw():
         entry: dict[str, Any] = {"id": id_.decode()}
         fields = dict(raw)
         if Field.LANE in fields:

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from redis import Redis
-
-from ...broker_config import Settings
-from ...protocol.calls.call import Call
 from ...protocol.engine.costs import CURRENCY, Cost
 from ...protocol.engine.events import CallStatus, Ruling, Snapshot, Status
 from ...protocol.errors import pointer
 from ...protocol.messages import TEXT_TYPES
-from ...protocol.references import Reference
-from .. import limits
 from ..broker.attempts import call_name
-from ..errors import InfrastructureError
-from ..store.connections import connect
-from ..store.definition import Definition, LaneRecord, places_in
+from ..store.definition import LaneRecord
 from ..store.entries import Entry, Spent, id_key, moment_ms
 from ..store.held_calls import AuditRecord
-from ..store.keys import Condition, Keys
-from ..store.log import History
-from ..store.run_list import RunList
-from ..store.scripts import Code, server_ms
+from ..store.keys import Condition
+from ..store.run_store import RunStore
+from ..store.scripts import Code
 from ..store.state import Elements, End, LaneState, RunState
-from ..store.waiting import DeadLetter, DeadLetters, Waiting
 from .progress import Event, event_of
 
 # When a call began and ended, what it waited for a worker, and how often it was tried.
@@ -74,30 +63,6 @@ class Timing:
             "waited_seconds": _seconds(self.waited_ms),
             "attempts": self.attempts,
         }
-
-
-class Waits:
-    """Which calls each call of a run waits for."""
-
-    def __init__(self, definition: Definition, shared: LaneRecord) -> None:
-        """`shared` is the record of the global lane."""
-        self._definition = definition
-        self._shared = definition.lane_calls(shared, None)
-        self._known: dict[int, dict[int, tuple[int, ...]]] = {}
-        """By the identity of records that many lanes share."""
-
-    def of(self, record: LaneRecord, instance: str | None) -> Mapping[int, tuple[int, ...]]:
-        """Call -> the calls that it waits for, in a lane of that record. A call that reads in every instance is left
-        out: it waits for other lanes.
-        """
-        if (known := self._known.get(id(record))) is not None:
-            return known
-        calls = self._definition.lane_calls(record, instance)
-        graph = self._definition.graph(calls, record, self._shared if instance is not None else ())
-        found = {call.index: graph.before(call.index) for call in calls if not call.gather}
-        if self._definition.are_same_everywhere(record):
-            self._known[id(record)] = found
-        return found
 
 
 def timing_of(id_: str, spent: Spent | None, *, since_ms: int | None = None) -> Timing:
@@ -211,7 +176,9 @@ class LaneCalls:
         self._run = run
         self._codes = codes
         self._at_work = at_work
-        self._waits = Waits(run.definition, run.shared.record) if waits else None
+        self._waits = waits
+        self._before: dict[int, Mapping[int, tuple[int, ...]]] = {}
+        """The calls that each call waits for, by the identity of records that many lanes share."""
         self.stop_reason = CANCELLED if status == "cancelled" else run.exceeded
         """Why the calls were skipped that had not ended when the run was; None where it ended with its last call."""
         reason = self.stop_reason
@@ -220,7 +187,7 @@ class LaneCalls:
     def of(self, instance: str | None) -> Iterator[CallResult]:
         """Those of an instance, or the global ones."""
         lane = self._run.lanes[instance]
-        before = self._waits.of(lane.record, instance) if self._waits is not None and lane.records else _NONE
+        before = self._calls_before(lane.record, instance) if self._waits and lane.records else _NONE
         ticks = lane.ticks
         for index, call in lane.known.items():
             state, condition = lane.call(index), self._at_work.get((instance, index))
@@ -248,6 +215,21 @@ class LaneCalls:
                 cost=_shown_cost(state.cost),
                 stale=state.is_stale,
             )
+
+    def _calls_before(self, record: LaneRecord, instance: str | None) -> Mapping[int, tuple[int, ...]]:
+        """Map each call of a lane to the calls that it waits for. A call that reads in every instance is left out: it
+        waits for other lanes.
+        """
+        if (known := self._before.get(id(record))) is not None:
+            return known
+        definition = self._run.definition
+        calls = definition.lane_calls(record, instance)
+        shared = definition.lane_calls(self._run.shared.record, None) if instance is not None else ()
+        graph = definition.graph(calls, record, shared)
+        found = {call.index: graph.before(call.index) for call in calls if not call.gather}
+        if definition.are_same_everywhere(record):
+            self._before[id(record)] = found
+        return found
 
     def _cut_short(self, condition: Condition | None) -> End | None:
         """How a call has ended that had begun when the run was ended; None where it was not."""
@@ -367,7 +349,7 @@ class LogReading:
     """
 
     def __init__(
-        self, history: History, instance: str | None, *, audit: bool, every: bool, ticks: bool = False
+        self, history: RunStore, instance: str | None, *, audit: bool, every: bool, ticks: bool = False
     ) -> None:
         """Raises `RunNotFound`, `RedisError`."""
         self.seen = "0-0"
@@ -427,120 +409,3 @@ def _end(entry: Entry, run: RunState | None, code: Code | None) -> CallEnd | Non
     if entry.message is None and run is not None:
         raw = run.lane(entry.instance).known[end.call].raw
     return CallEnd(end.call, end.status.value, timing_of(entry.id, entry.spent), end.reason, raw, code)
-
-
-# What runs have sent and not awaited (SPEC R5.1): how it stands, and waiting for it on a backend about to be ended.
-
-
-@dataclass(frozen=True, slots=True)
-class Background:
-    """How many of the calls, and elements, that a run has sent and not awaited stand how."""
-
-    outstanding: int
-    done: int
-    dead: int
-
-    def to_dict(self) -> dict[str, int]:
-        """As JSON."""
-        return asdict(self)
-
-
-def read_background(redis: Redis, keys: Keys) -> Background | None:
-    """How it stands now; None where nothing was sent. Raises `RedisError`."""
-    with redis.pipeline(transaction=True) as pipeline:
-        pipeline.hget(keys.state, "sent")
-        pipeline.hlen(keys.outbox)
-        pipeline.scard(keys.dead_calls)
-        sent, outstanding, dead = pipeline.execute()
-    if sent is None:
-        return None
-    return Background(outstanding, max(0, int(sent) - outstanding - dead), dead)
-
-
-def await_background(
-    settings: Settings, deadline: float | None, say: Callable[[str], None] = lambda _: None
-) -> Sequence[DeadLetter]:
-    """Wait until everything sent and not awaited is done or dead; returns what is dead.
-
-    Waits until `deadline` (of `time.monotonic`), and says after some seconds what it waits for. Blocks on an event of
-    the server's for each look at the outboxes. Raises `InfrastructureError` where time is over or the server is gone.
-    """
-    from redis.exceptions import RedisError
-
-    begun = time.monotonic()
-    until = begun + limits.CALL_RESULTS_LONGEST_SECONDS if deadline is None else deadline
-    has_said = False
-    try:
-        with connect(settings) as redis, redis.pubsub() as changes:
-            redis.config_set("notify-keyspace-events", "Khg")
-            changes.psubscribe(f"__keyspace@0__:{Keys(settings.key_prefix, '*').outbox}")
-            while left := _pending(redis, settings.key_prefix):
-                now = time.monotonic()
-                if now >= until:
-                    raise InfrastructureError(
-                        f"{left} calls that were sent and forgotten were not done in time; they end now, with the "
-                        f"embedded backend"
-                    )
-                if now - begun >= limits.CALL_RESULTS_QUIET_SECONDS and not has_said:
-                    has_said = True
-                    say(f"waiting for {left} calls that were sent and not awaited")
-                patience = limits.CALL_RESULTS_LONGEST_WAIT_SECONDS if has_said else limits.CALL_RESULTS_QUIET_SECONDS
-                changes.get_message(timeout=min(until - now, patience))
-            return DeadLetters(redis, settings).list()
-    except RedisError as error:
-        raise InfrastructureError(f"the embedded server ended: {error}") from error
-
-
-def _pending(redis: Any, prefix: str) -> int:
-    """How many calls lie in the outboxes of runs."""
-    runs = RunList(redis, prefix)
-    return sum(sent for *_, sent in runs.loads([*runs.under_way()], "status"))
-
-
-# Which calls of a lane wait for what a schema has promised, as its log says it (SPEC R6.3, R11.6).
-
-
-def read_promised(redis: Redis, keys: Keys, state: Mapping[str, str]) -> list[Waiting]:
-    """What calls of a run under way wait for that is promised: those of the global lane and of a few others.
-
-    Nothing is read where nothing was promised, or all of it was given up. Raises `RedisError`.
-    """
-    if "promises_due" not in state:
-        return []
-    history = History(redis, keys)
-    run = RunState(history.definition())
-    run.feed(history.lane(None))
-    parked: Any = redis.zrange(keys.parked, 0, limits.CALL_RESULTS_MOST_LANES - 1)
-    for instance in map(bytes.decode, parked):
-        run.feed(history.lane(instance))
-    left = max(0, int(state["promises_due"]) - server_ms(redis)) // 1000
-    return [
-        Waiting(call_name(index, lane.instance), "promise", f"{reason}; in {left} s it is waited for no more")
-        for lane in run.lanes.values()
-        for index, reason in promised_to(lane, run).items()
-    ]
-
-
-def missing_in(lane: LaneState, run: RunState) -> list[Reference]:
-    """The promised places that calls of a lane read and that have not come, unless the run waits for them no more."""
-    if moment_ms(run.gave_up) >= lane.laid_out_ms:
-        return []
-    named = places_in(lane.record.promised | lane.record.required)
-    return [place for place in sorted(named, key=str) if not lane.fold.exists(place)]
-
-
-def promised_to(lane: LaneState, run: RunState) -> dict[int, str]:
-    """The calls of a lane that wait for promised values, and what each waits for."""
-    missing = missing_in(lane, run)
-    lacking = ((index, list(_lacking(lane.known[index], missing))) for index in lane.open) if missing else ()
-    return {
-        index: f"for {', '.join(map(str, places))}, which is promised and has not come: see `acts send`"
-        for index, places in lacking
-        if places and not lane.call(index).is_held
-    }
-
-
-def _lacking(call: Call, missing: Sequence[Reference]) -> Iterator[Reference]:
-    for place in missing:
-        if call.readers_of(place) or any(place.overlaps(scope) for scope in call.scopes):
-            yield place

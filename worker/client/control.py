@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from redis import Redis
-
 from ...broker_config import Settings
 from ...protocol import Problem, Rejected
 from ...protocol.engine.loop import Approved, LoopExtended, RequestRecorded, Stage
@@ -31,17 +29,15 @@ from ..errors import (
     RunNotFound,
     RunOver,
 )
-from ..limits import AT_ONCE, limits_of
-from ..store.commits import PUBLISHED_MS, DueRuns
+from ..limits import limits_of
 from ..store.connections import read_tokens, redis_errors
 from ..store.definition import Definition
 from ..store.entries import LOOP, LoopStep, counting, id_key
 from ..store.held_calls import AuditRecord, audit_record
-from ..store.keys import ENDED_STATUSES, Keys
-from ..store.log import History
+from ..store.keys import ENDED_STATUSES
 from ..store.loop_view import LoopView, loop_limits, plan_of
-from ..store.run_list import RunList, RunStore
-from ..store.scripts import Script
+from ..store.run_list import RunList
+from ..store.run_store import RunStore
 from .dispatcher import publish_lanes
 from .files import require_given, size_problem
 from .submitting import admitted
@@ -58,14 +54,11 @@ _DONE: Final = {"paused": "paused", "running": "resumed", "cancelled": "cancelle
 class Control:
     """Changes the status of one run. `publisher` is asked for when something is to be published."""
 
-    def __init__(self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher]) -> None:
-        self._run = run
-        self._redis = redis
-        self._keys = Keys(settings.key_prefix, run)
+    def __init__(self, store: RunStore, settings: Settings, publisher: Callable[[], Publisher]) -> None:
+        self._run = store.run
+        self._store = store
         self._settings = settings
         self._publisher = publisher
-        self._due = DueRuns(redis, settings.key_prefix)
-        self._script = Script(redis, "control", "set_status")
 
     def pause(self) -> None:
         """Begin no more calls; those at work end. Raises `RunNotFound`, `RunOver`, `InfrastructureError`."""
@@ -94,8 +87,8 @@ class Control:
         """End the run as it stands, whatever is at work. Raises as `pause` does."""
         self._change("cancelled")
         with redis_errors(self._settings):
-            [born] = RunStore(self._redis, self._keys).fields("submitted")
-            tokens = read_tokens(self._redis, self._keys.prefix).of_run(born or "")
+            [born] = self._store.fields("submitted")
+            tokens = read_tokens(self._store.redis, self._settings.key_prefix).of_run(born or "")
             key = tokens.cancelling(self._run)
         self._publisher().tell_cancelled(key)
         self._follow(Control.cancel)
@@ -103,10 +96,10 @@ class Control:
     def _follow(self, order: Callable[[Control], None]) -> None:
         """Give the same order to the child runs that calls wait for, as far as they are not over (SPEC R9.3)."""
         with redis_errors(self._settings):
-            found = RunStore(self._redis, self._keys).children()
+            found = self._store.children()
         for run in found:
             with suppress(RunOver, RunNotFound):
-                order(Control(run, self._redis, self._settings, self._publisher))
+                order(Control(self._store.other(run), self._settings, self._publisher))
 
     def _go_on(self, lanes: list[str]) -> None:
         while lanes:
@@ -124,7 +117,7 @@ class Control:
         if now == wanted != before:
             order.write_line(self._run)
         with redis_errors(self._settings):
-            self._due.note(self._run)
+            self._store.note_due()
         if now == "paused" and answer.get("is_planned"):
             raise PlanWaits(self._run)
         if now == "paused" and wanted == "running":
@@ -137,17 +130,8 @@ class Control:
         return found
 
     def _set_status(self, wanted: str, order: AuditRecord, approves: str | None = None) -> dict[str, Any]:
-        """What the script answers."""
-        request = {
-            "wanted": wanted,
-            "most": AT_ONCE,
-            "published_ms": PUBLISHED_MS,
-            "window": self._settings.publish_window,
-            "who": order.pack(),
-            **({"approves": approves} if approves is not None else {}),
-        }
         with redis_errors(self._settings):
-            return self._script(self._keys, request)
+            return self._store.set_status(wanted, order, window=self._settings.publish_window, approves=approves)
 
 
 # Sending: data messages for a run under way (SPEC R11.6).
@@ -159,13 +143,10 @@ class Control:
 class Sender:
     """Adds messages to one run. `publisher` is asked for when something is to be published."""
 
-    def __init__(self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher]) -> None:
+    def __init__(self, store: RunStore, settings: Settings, publisher: Callable[[], Publisher]) -> None:
+        self._store = store
         self._settings = settings
-        self._keys = Keys(settings.key_prefix, run)
-        self._history = History(redis, self._keys)
         self._publisher = publisher
-        self._due = DueRuns(redis, settings.key_prefix)
-        self._script = Script(redis, "control", "send")
 
     def send(self, value: Any, instances: Sequence[str]) -> tuple[str, ...]:
         """Append messages, `value` being one or a list of them; returns their ids in the log.
@@ -178,14 +159,14 @@ class Sender:
             return ()
         if (
             any(map(marks_of, messages))
-            and self._history.definition().request is not None
+            and self._store.definition().request is not None
             and (problems := list(told_names([{**message, "_instance": None} for message in messages])))
         ):
             raise Rejected(problems)
-        run = self._keys.run
-        self._due.note_until(run, PUBLISHED_MS)
-        order = audit_record(self._settings, "sent")
-        answer = self._append(messages, order)
+        run, order = self._store.run, audit_record(self._settings, "sent")
+        packed = [(lane_token(message.get("_instance")), pack(message)) for message in messages]
+        most, window = int(self._settings.limit_run_bytes), self._settings.publish_window
+        answer = self._store.send(packed, order, window=window, most_bytes=most)
         if answer["status"] == "gone":
             raise RunNotFound(run)
         if answer["status"] in ENDED_STATUSES:
@@ -195,7 +176,7 @@ class Sender:
         if answer["is_full"]:
             raise Rejected([beyond(answer["bytes"], self._settings)])
         order.write_line(run)
-        publish_lanes(self._publisher(), self._settings, self._keys.run, answer["lanes"], has="has the messages")
+        publish_lanes(self._publisher(), self._settings, run, answer["lanes"], has="has the messages")
         return tuple(answer["ids"])
 
     def _so_far(self, value: Any, instances: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -203,20 +184,9 @@ class Sender:
         sent = value if isinstance(value, list) else [value]
         named = {message.get("_instance") for message in sent if isinstance(message, dict)}
         lanes = (None, *(instance for instance in instances if instance in named))
-        entries = (entry for lane in lanes for entry in self._history.lane(lane))
+        entries = (entry for lane in lanes for entry in self._store.lane(lane))
         found = counting(sorted(entries, key=lambda entry: id_key(entry.id)))
         return [entry.message for entry in found if entry.message is not None]
-
-    def _append(self, messages: Sequence[Mapping[str, Any]], order: AuditRecord) -> dict[str, Any]:
-        """Run the script (see control.lua)."""
-        request = {
-            "messages": [(lane_token(message.get("_instance")), pack(message)) for message in messages],
-            "who": order.pack(),
-            "published_ms": PUBLISHED_MS,
-            "window": self._settings.publish_window,
-            "most_bytes": int(self._settings.limit_run_bytes),
-        }
-        return self._script(self._keys, request)
 
 
 def beyond(written: int, settings: Settings) -> Problem:
@@ -233,13 +203,10 @@ def beyond(written: int, settings: Settings) -> Problem:
 class LoopControl:
     """The loop of one run. `publisher` is asked for when something is to be published."""
 
-    def __init__(self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher]) -> None:
-        self._redis = redis
+    def __init__(self, store: RunStore, settings: Settings, publisher: Callable[[], Publisher]) -> None:
+        self._store = store
         self._settings = settings
-        self._keys = Keys(settings.key_prefix, run)
-        self._history = History(redis, self._keys)
         self._publisher = publisher
-        self._script = Script(redis, "loop")
 
     def extend(self, ticks: int) -> None:
         """Let a loop ask so many times more, also one that has failed: it goes on from where it was.
@@ -255,7 +222,7 @@ class LoopControl:
                 raise _no_ticks(view, left)
             return self._extension(view, ticks)
 
-        with admitted(self._redis, self._settings, more_of=self._keys.run):
+        with admitted(self._store.redis, self._settings, more_of=self._store.run):
             self._take(step, done)
 
     def say(self, messages: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> None:
@@ -287,7 +254,7 @@ class LoopControl:
             found.files = files
             return found
 
-        with admitted(self._redis, self._settings, more_of=self._keys.run):
+        with admitted(self._store.redis, self._settings, more_of=self._store.run):
             self._take(step, done)
 
     def plan(self) -> dict[str, Any] | None:
@@ -358,7 +325,7 @@ class LoopControl:
         self._definition()
         messages: list[Any] = []
         schema, asked = None, 0
-        requests = ((entry.tick or 0, event) for entry in self._history.entries() for event in entry.loop)
+        requests = ((entry.tick or 0, event) for entry in self._store.entries() for event in entry.loop)
         for number, request in requests:
             if not isinstance(request, RequestRecorded):
                 continue
@@ -366,7 +333,7 @@ class LoopControl:
             schema, asked = request.schema or schema, number + 1
             if number == tick:
                 return {"messages": messages, "schema": schema, "config": request.config, "digest": request.digest}
-        raise NoSuchTick(f"run {self._keys.run} has asked {asked} times: there is no tick {tick}, the first is 0")
+        raise NoSuchTick(f"run {self._store.run} has asked {asked} times: there is no tick {tick}, the first is 0")
 
     def _extension(self, view: LoopView, ticks: int) -> LoopStep:
         """The step by which a loop may ask so many times more."""
@@ -382,13 +349,12 @@ class LoopControl:
             pass
 
     def _taken(self, step: LoopStep, done: AuditRecord) -> bool:
-        run, is_over = self._keys.run, step.reopens
+        run, is_over = self._store.run, step.reopens
         if is_over:
             self._list()
         if not any("audit" in fields for _, fields in step.entries):
             step.entries[-1][1].extend(["audit", done.pack()])
-        request = step.to_request(PUBLISHED_MS, int(self._settings.limit_run_bytes), refuses=True)
-        answer = self._script(self._keys, request)
+        answer = self._store.take_loop_step(step, most_bytes=int(self._settings.limit_run_bytes))
         if answer["status"] == "gone":
             raise RunNotFound(run)
         if "bytes" in answer:
@@ -398,27 +364,27 @@ class LoopControl:
         done.write_line(run)
         if is_over:
             self._list()  # a sweep that was about to let it expire takes it from the list
-            DueRuns(self._redis, self._keys.prefix).note(run)
+            self._store.note_due()
         publish_lanes(self._publisher(), self._settings, run, answer["woken"])
         return True
 
     def _definition(self) -> Definition:
-        definition = self._history.definition()
+        definition = self._store.definition()
         if definition.request is None:
-            raise NoLoop(f"run {self._keys.run} is not a request: it asks no model and has no ticks")
+            raise NoLoop(f"run {self._store.run} is not a request: it asks no model and has no ticks")
         return definition
 
     def _view(self) -> LoopView:
         """The loop as the log has it."""
         definition = self._definition()
-        tokens = read_tokens(self._redis, self._keys.prefix)
-        view = LoopView(self._keys.run, definition, tokens, loop_limits(definition.config, self._settings))
-        view.feed(self._history.entries())
+        tokens = read_tokens(self._store.redis, self._settings.key_prefix)
+        view = LoopView(self._store.run, definition, tokens, loop_limits(definition.config, self._settings))
+        view.feed(self._store.entries())
         return view
 
     def _list(self) -> None:
-        [submitted] = RunStore(self._redis, self._keys).fields("submitted")
-        RunList(self._redis, self._keys.prefix).add(self._keys.run, int(submitted or 0))
+        [submitted] = self._store.fields("submitted")
+        RunList(self._store.redis, self._settings.key_prefix).add(self._store.run, int(submitted or 0))
 
 
 def _no_ticks(view: LoopView, left: int) -> OverLimit:

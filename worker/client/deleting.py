@@ -27,8 +27,8 @@ from ..store.definition import FORMAT, require_format
 from ..store.entries import Entry
 from ..store.held_calls import audit_record
 from ..store.keys import ENDED_STATUSES
-from ..store.log import History
-from ..store.run_list import PARENT, Parent, RunList, RunStore
+from ..store.run_list import PARENT, Parent, RunList
+from ..store.run_store import RunStore
 from ..store.run_writer import Holding, LogRewrite, delete_runs, measure_runs
 from ..store.scripts import date_of
 from ..store.state import RunState
@@ -311,20 +311,20 @@ class Eraser:
         Raises `RunNotFound`, `OtherFormat`, `RunOver`, `InstanceNotFound`, `InstanceDeleted`.
         """
         chosen = tuple(dict.fromkeys(instances))
-        store, history = RunStore.open(self._redis, self._prefix, run), History.open(self._redis, self._prefix, run)
-        kept = RunState(history.definition())
+        store = RunStore.open(self._redis, self._prefix, run)
+        kept = RunState(store.definition())
         status, field, number = store.fields("status", "deleted", "format")
         require_format(int(number or FORMAT))
         if status not in ENDED_STATUSES:
             raise RunOver(f"run {run} is {status}: cancel it before an instance is deleted")
-        known, deleted = history.instances(), deleted_instances(field)
+        known, deleted = store.instances(), deleted_instances(field)
         for instance in chosen:
             if instance in deleted:
                 raise InstanceDeleted(run, instance)
             if instance not in known:
                 raise InstanceNotFound(run, instance, known)
         children, shown = list[str](), set[str]()
-        for _, lane in history.lanes(chosen):
+        for _, lane in store.lanes(chosen):
             children += [entry.child for entry in lane if entry.child is not None]
             shown |= _files_of(lane)
         shown |= store.picture_digests()  # an attempt may have left one that nothing names
@@ -338,7 +338,7 @@ class Eraser:
                 kept.apply(entry)
 
         log = LogRewrite(self._redis, self._prefix, run, chosen)
-        count = log.write(history.raw(), keep)
+        count = log.write(store.raw(), keep)
         order = audit_record(self._settings, "deleted", instances=list(chosen))
         if not log.replace(sorted(shown), [*deleted, *chosen], order):
             raise RunOver(f"run {run} goes on: something was added to it meanwhile")

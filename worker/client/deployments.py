@@ -30,8 +30,8 @@ from ..registry.activities import Activity, Registry
 from ..store.definition import FORMAT, Definition, SaidHere, Trusts
 from ..store.entries import Entry
 from ..store.keys import ENDED_STATUSES, Kind
-from ..store.log import History
-from ..store.run_list import OWNER, PARENT, RunList, RunStore, State, owner_of
+from ..store.run_list import OWNER, PARENT, RunList, State, owner_of
+from ..store.run_store import RunStore
 from ..store.scripts import date_of, server_ms
 from ..store.state import LaneState, RunState
 from .results import FOREIGN, RunStatus, counts_of, run_status
@@ -99,7 +99,7 @@ class Deployments:
         return "sent" in state and bool(RunStore.open(self._redis, self._prefix, run).count_outbox())
 
     def _of_run(self, name: str) -> Iterator[Refusal]:
-        history = History.open(self._redis, self._prefix, name)
+        history = RunStore.open(self._redis, self._prefix, name)
         definition = history.definition()
         run = RunState(definition)
         run.feed(history.lane(None))
@@ -145,7 +145,7 @@ class Deployments:
         marks = definition.contracts
         return any(not one.is_of(marks[name]) for name, one in self._code.contracts.items() if name in marks)
 
-    def _at_work(self, history: History) -> dict[str | None, set[int]]:
+    def _at_work(self, history: RunStore) -> dict[str | None, set[int]]:
         """The calls that code is at work on now, by instance."""
         found = defaultdict[str | None, set[int]](set)
         for (instance, index), how in history.at_work().items():

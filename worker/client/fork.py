@@ -27,8 +27,8 @@ from ..store.entries import LOOP, id_key, read_entry
 from ..store.held_calls import audit_record
 from ..store.keys import ENDED_STATUSES, FAN_OUT_KIND, Condition, Field, Fields, Kind, make_run_id
 from ..store.lane import gathers_of
-from ..store.log import History
-from ..store.run_list import RunStore, owner_fields
+from ..store.run_list import owner_fields
+from ..store.run_store import RunStore
 from ..store.run_writer import RunCopy
 from ..store.scripts import server_ms
 from ..store.slots import SPENT
@@ -49,7 +49,6 @@ class Forker:
         self._redis = redis
         self._settings = settings
         self._store = RunStore.open(redis, settings.key_prefix, run)
-        self._history = History.open(redis, settings.key_prefix, run)
 
     def fork(self, at: str | None = None, *, is_paused: bool = False) -> str:
         """Write a new run that is as this one was at an id, or is now. Returns the new run's id.
@@ -58,7 +57,7 @@ class Forker:
         The tasks are not published: resume it, or leave that to the workers' sweep. Raises `RunNotFound`, `OverLimit`.
         """
         at, amended = self._moment(at)
-        head = self._history.head()
+        head = self._store.head()
         run = RunState(unpack_definition(head.definition))
         now_ms = server_ms(self._redis)
         copy = RunCopy(self._redis, self._settings.key_prefix, make_run_id(now_ms))
@@ -97,14 +96,14 @@ class Forker:
 
     def _before_result(self, at: str) -> str:
         """Find the last id before a call's result that `at` cuts in two, or `at`; a result's messages lie together."""
-        for number, entry in enumerate(self._history.backwards(at)):
+        for number, entry in enumerate(self._store.backwards(at)):
             if not isinstance(entry.event, MessageAdded) or entry.event.call is None:
                 return entry.id if number else at
         return at
 
     def _past(self, run: RunState, at: str) -> Iterator[tuple[bytes, Fields]]:
         """Read the log up to an id into `run`, without the end of the run."""
-        for id_, fields in self._history.raw(until=at):
+        for id_, fields in self._store.raw(until=at):
             entry = read_entry(id_, fields)
             if entry.run_status not in ENDED_STATUSES:
                 run.apply(entry)

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from redis import Redis
-
 from ...broker_config import Settings
 from ...protocol import Problem, Rejected
 from ...protocol.calls.call import Call, parameter_problems
@@ -33,13 +31,11 @@ from ..broker.attempts import CallId
 from ..broker.messages import pack
 from ..errors import AlreadyDecided, BeingAmended, HeldAnew, NotHeld, PlanChanged, RunNotFound, RunOver
 from ..limits import limits_of
-from ..store.commits import PUBLISHED_MS, DueRuns
 from ..store.entries import Entry
 from ..store.held_calls import AuditRecord, HeldCall, audit_record, pack_ruling, read_held
-from ..store.keys import ENDED_STATUSES, Keys
-from ..store.log import History
-from ..store.run_list import RunStore
-from ..store.scripts import Script, iso_date
+from ..store.keys import ENDED_STATUSES
+from ..store.run_store import RunStore
+from ..store.scripts import iso_date
 from ..store.state import RunState
 from .amendment import Replacement, placed_calls
 from .dispatcher import publish_lanes
@@ -56,19 +52,14 @@ class People:
     All of it raises `RunNotFound`, `RedisError`.
     """
 
-    def __init__(self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher]) -> None:
-        self._redis = redis
+    def __init__(self, store: RunStore, settings: Settings, publisher: Callable[[], Publisher]) -> None:
+        self._store = store
         self._settings = settings
-        self._keys = Keys(settings.key_prefix, run)
-        self._store = RunStore(redis, self._keys)
-        self._history = History(redis, self._keys)
         self._publisher = publisher
-        self._due = DueRuns(redis, settings.key_prefix)
-        self._script = Script(redis, "control", "decide")
 
     def held(self) -> Iterator[HeldCall]:
         """The calls that wait for a person, those that wait longest first; none once the run is over."""
-        return read_held(self._redis, self._keys)
+        return read_held(self._store.redis, self._store.keys)
 
     def approve(
         self,
@@ -172,7 +163,7 @@ class People:
 
     def _held(self, id_: CallId) -> HeldCall | None:
         """The call, where it waits for a person."""
-        return next(read_held(self._redis, self._keys, only=id_.member), None)
+        return next(read_held(self._store.redis, self._store.keys, only=id_.member), None)
 
     def _seen(self, id_: CallId, shown: str | None) -> HeldCall | None:
         """The call, where it waits for a person and is what was shown; None where it does not wait.
@@ -200,24 +191,16 @@ class People:
 
     def _decide(self, id_: CallId, ruling: Ruling, by: str | None, seen: HeldCall | None) -> str:
         done = self._audited(id_, ruling, by)
-        self._due.note_until(self._keys.run, PUBLISHED_MS)
-        request = {
-            "member": id_.member,
-            "ruling": pack_ruling(ruling),
-            "who": done.pack(),
-            "published_ms": PUBLISHED_MS,
-            "shown": seen.entry if seen is not None else "",
-        }
-        answer = self._script(self._keys, request)
+        answer = self._store.decide(id_, pack_ruling(ruling), done, shown=seen.entry if seen is not None else "")
         if answer["status"] == "gone":
-            raise RunNotFound(self._keys.run)
+            raise RunNotFound(self._store.run)
         if answer["is_amended"]:
-            raise BeingAmended(f"run {self._keys.run} is being amended; decide when that is finished")
+            raise BeingAmended(f"run {self._store.run} is being amended; decide when that is finished")
         if "id" not in answer:
             if self._held(id_) is not None:
                 raise _anew(id_)
             return self._same(id_, ruling)
-        done.write_line(self._keys.run)
+        done.write_line(self._store.run)
         if answer["is_published"]:
             publish_lanes(self._publisher(), self._settings, id_.run, [id_.instance or ""], has="has the decision")
         return str(answer["id"])
@@ -229,7 +212,7 @@ class People:
         """The id of the decision that was made already, where it is the same. Raises what speaks against this one."""
         name = id_.name
         status = self._store.status()
-        entries = self._history.lane(id_.instance)
+        entries = self._store.lane(id_.instance)
         decided = [(entry, made) for entry in entries if entry.call == id_.index and (made := entry.ruling)]
         if not decided and status in ENDED_STATUSES:
             raise RunOver(f"run {id_.run} is {status}: nothing can be decided in it any more")
@@ -253,7 +236,7 @@ class People:
         if not (index.isascii() and index.isdecimal()) or len(index) > 18:
             raise NotHeld(f"{call!r} is neither a call's id nor its index: see `acts held`")
         if instance:
-            return CallId(self._keys.run, instance, int(index))
+            return CallId(self._store.run, instance, int(index))
         for found in (self._store.held(), self._decided_ids()):
             ids = dict.fromkeys(id_ for id_ in found if id_.index == int(index))
             if len(ids) == 1:
@@ -264,18 +247,18 @@ class People:
                 raise NotHeld(
                     f"several calls have the index {index}: say which, {', '.join(names[: limits.PEOPLE_NAMED])}{more}"
                 )
-        return CallId(self._keys.run, None, int(index))
+        return CallId(self._store.run, None, int(index))
 
     def _decided_ids(self) -> Iterator[CallId]:
-        for entry in self._history.entries():
+        for entry in self._store.entries():
             if entry.ruling is not None and entry.call is not None:
-                yield CallId(self._keys.run, entry.instance, entry.call)
+                yield CallId(self._store.run, entry.instance, entry.call)
 
     def _call(self, id_: CallId) -> tuple[Call, Tool | None, Snapshot]:
         """A held call, its tool, and what it is held with. Raises `NotHeld`."""
-        run = RunState(self._history.definition())
-        run.feed(self._history.lane(None))
-        entries = self._history.lane(id_.instance)
+        run = RunState(self._store.definition())
+        run.feed(self._store.lane(None))
+        entries = self._store.lane(id_.instance)
         if id_.instance is not None:
             run.feed(entries)
         held = [entry.given for entry in entries if entry.call == id_.index and entry.status is Status.HELD]
@@ -325,12 +308,9 @@ def _date(entry: Entry) -> str:
 class PlanControl:
     """The plan of one run; those of a loop are its `loop`'s."""
 
-    def __init__(self, run: str, redis: Redis, settings: Settings, loop: LoopControl, control: Control) -> None:
-        self._redis = redis
+    def __init__(self, store: RunStore, settings: Settings, loop: LoopControl, control: Control) -> None:
+        self._store = store
         self._settings = settings
-        self._keys = Keys(settings.key_prefix, run)
-        self._store = RunStore(redis, self._keys)
-        self._history = History(redis, self._keys)
         self._loop = loop
         self._control = control
 
@@ -362,26 +342,28 @@ class PlanControl:
             [amended] = self._store.fields("amended")
             run = self._read()
             if run.status in ENDED_STATUSES:
-                raise RunOver(f"run {self._keys.run} is {run.status}: nothing of it can be approved any more")
+                raise RunOver(f"run {self._store.run} is {run.status}: nothing of it can be approved any more")
             if not run.waits_for_approval and digest in self._approved():
                 return
             waiting = _plan_of(run)["plan"] if run.waits_for_approval else None
             if waiting != digest:
                 known = f"the plan {waiting}" if waiting else "no plan"
-                raise PlanChanged(f"run {self._keys.run} has {known} to be approved, and not {digest}: see `acts held`")
+                raise PlanChanged(
+                    f"run {self._store.run} has {known} to be approved, and not {digest}: see `acts held`"
+                )
             if self._control.approve(amended or "", done):
                 return
 
     def _read(self) -> RunState:
-        run = RunState(self._history.definition(), self._history.instances())
-        run.feed(self._history.entries())
+        run = RunState(self._store.definition(), self._store.instances())
+        run.feed(self._store.entries())
         if not run.status:
-            raise RunNotFound(self._keys.run)
+            raise RunNotFound(self._store.run)
         return run
 
     def _approved(self) -> set[Any]:
         """The digests of the plans that were approved."""
-        records = (entry.audit for entry in self._history.entries() if entry.audit is not None)
+        records = (entry.audit for entry in self._store.entries() if entry.audit is not None)
         return {record.about.get("plan") for record in records if record.did == "approved"}
 
 

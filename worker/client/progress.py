@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeVar, cast
 
@@ -19,120 +17,47 @@ from .. import limits
 from ..backoff import Backoff
 from ..errors import RunNotFound
 from ..store.connections import PASSING, redis_errors
-from ..store.entries import Entry, read_entry
-from ..store.keys import ENDED_STATUSES, Keys
+from ..store.entries import Entry
+from ..store.keys import ENDED_STATUSES
+from ..store.log import Found, Streams, newest_status
 
-# What comes in a run: the streams that are read, of the run and, where that is wanted, of the child runs below it; and
-# reading them as it comes, until the run has ended, for threads and event loops alike.
+# Reading what comes in a run until it has ended, for threads and event loops alike.
 #
-# Nothing here polls: a caller that waits blocks on a stream of the run. On a cluster the streams of several runs lie on
-# several nodes: those of child runs are looked at twice a second there.
+# Nothing here polls: a caller that waits blocks on a stream of the run.
 
 T = TypeVar("T")
 
-_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
 _BACKOFF: Final = Backoff(0.1, 2.0)
-
-Found = Sequence[tuple[str, Sequence[Entry]]]
-"""The entries that were read, by their streams."""
-
-
-class Streams:
-    """One stream of a run and how far it was read; with the logs of child runs as soon as it tells of them."""
-
-    def __init__(
-        self, keys: Keys, stream: str, after: str, *, has_children: bool = False, is_cluster: bool = False
-    ) -> None:
-        if not _ID.match(after):
-            raise ValueError(f"{after!r} is no id of an event, such as 1763683200000-0")
-        self.has_children = has_children
-        self._keys = keys
-        self._own = stream
-        self._is_cluster = is_cluster
-        self._seen = {stream: after}
-        self._runs: dict[str, str] = {}
-        """The child runs, by their logs."""
-        self._later: deque[str] = deque()
-        """The logs of those that are read when others have ended."""
-        self._last: str | None = None
-        """The last entry of the run's own stream, where there was none behind it when it was read."""
-
-    def readings(self, block_ms: int | None) -> Iterator[tuple[dict[Any, Any], int | None]]:
-        """What is read, one after the other until there is something: streams with the last ids that were seen, and
-        for how long that may block.
-        """
-        if not self._runs or not self._is_cluster:
-            yield dict(self._seen), block_ms
-            return
-        yield from (({stream: seen}, None) for stream, seen in self._seen.items())
-        if block_ms is not None:
-            yield {self._own: self._seen[self._own]}, min(block_ms, limits.LOOK_MS)
-
-    def take(self, found: Found) -> Iterator[tuple[str | None, Entry]]:
-        """The entries that were read, each with the child run that it is of."""
-        for stream, entries in found:
-            if stream == self._own:
-                self._last = entries[-1].id if len(entries) < limits.PROGRESS_AT_ONCE else None
-            for entry in entries:
-                self._seen[stream] = entry.id
-                if self.has_children and entry.child is not None:
-                    log = Keys(self._keys.prefix, entry.child).log
-                    self._runs[log] = entry.child
-                    self._later.append(log)
-                yield self._runs.get(stream), entry
-                if stream in self._runs and entry.run_status in ENDED_STATUSES:
-                    self._seen.pop(stream)
-                    break
-        self._read_more()
-
-    def may_be_last(self, entry: Entry) -> bool:
-        """Whether nothing stood behind an entry of the run's own when it was read."""
-        return entry.id == self._last
-
-    def leave_own(self) -> None:
-        """From now on read child runs alone."""
-        self._seen.pop(self._own)
-        self._read_more()
-
-    def _read_more(self) -> None:
-        while self._later and len(self._seen) < limits.CLIENT_PROGRESS_MOST:
-            self._seen.setdefault(self._later.popleft(), "0-0")
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there is nothing to be read."""
-        return not self._seen
 
 
 class Arrivals:
-    """What comes in one run. All of it raises `RunNotFound`, `InfrastructureError` and, when its time is over,
-    `TimeoutError`.
+    """What comes in one run, read by a client for event loops, or one for threads: its coroutines then never wait for a
+    loop. All of it raises `RunNotFound`, `InfrastructureError` and, when its time is over, `TimeoutError`.
     """
 
-    def __init__(
-        self, run: str, redis: Any, settings: Settings, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    ) -> None:
-        """`redis` is a client for event loops, or `Blocking`; redis-py has no type that says so."""
+    def __init__(self, run: str, redis: Any, settings: Settings, *, blocks: bool = False) -> None:
+        """`redis` is a client for event loops, or where this `blocks` one for threads; no type of redis-py is both."""
         self._run = run
         self._redis = redis
         self._settings = settings
-        self._keys = Keys(settings.key_prefix, run)
-        self._sleep = sleep
+        self._blocks = blocks
 
     async def end(self, deadline: Deadline) -> AsyncIterator[Entry]:
-        """The changes of the run's status that are still to come."""
+        """Yield the changes of the run's status that are still to come."""
         newest = await self._newest()
         if newest.run_status not in ENDED_STATUSES:
-            async for _, entry in self._after(self._streams(self._keys.statuses, newest.id), deadline, is_over=False):
+            streams = self._streams(newest.id, statuses=True)
+            async for _, entry in self._after(streams, deadline, is_over=False):
                 yield entry
 
     async def entries(
         self, after: str, deadline: Deadline, *, has_children: bool = False
     ) -> AsyncIterator[tuple[str | None, Entry]]:
-        """The entries of the log behind an id; with the child runs that begin behind it, each with that which it is of.
-        What child runs have comes before the end. Raises `ValueError` for what is no id.
+        """Yield the entries of the log behind an id; with `has_children` also those of child runs that begin behind it,
+        each with that run. What child runs have comes before the end. Raises `ValueError` for what is no id.
         """
-        streams = self._streams(self._keys.log, after, has_children=has_children)
+        is_on_several = has_children and is_cluster(self._settings.require_redis())
+        streams = self._streams(after, has_children=has_children, is_cluster=is_on_several)
         is_over = (await self._newest()).run_status in ENDED_STATUSES
         async for found in self._after(streams, deadline, is_over=is_over):
             yield found
@@ -156,59 +81,35 @@ class Arrivals:
             yield None, end
 
     async def _next(self, streams: Streams, deadline: Deadline, *, blocks: bool) -> Found:
-        """The next entries; none where none came for a while. A server that fails over is waited for."""
+        """Read the next entries; none where none came for a while. A server that fails over is waited for."""
         pauses = deadline.pauses(self._settings)
         with redis_errors(self._settings):
             while True:
-                block = deadline.block_ms() if blocks else None
                 try:
-                    for seen, block_ms in streams.readings(block):
-                        if found := read_streams(
-                            await self._redis.xread(seen, block=block_ms, count=limits.PROGRESS_AT_ONCE)
-                        ):
-                            return found
-                    return []
+                    return await streams.read(deadline.block_ms() if blocks else None)
                 except PASSING:
                     pause = next(pauses, None)
                     if pause is None:
                         raise
-                    await self._sleep(pause)
+                    if self._blocks:
+                        time.sleep(pause)  # noqa: ASYNC251  # no event loop waits for it
+                    else:
+                        await asyncio.sleep(pause)
+
+    def _streams(self, after: str, **options: bool) -> Streams:
+        return Streams(self._redis, self._settings.key_prefix, self._run, after, **options)
 
     async def _newest(self) -> Entry:
-        """The last change of the run's status; there is one from the submission on, as long as the run is kept."""
+        """Read the last change of the run's status: there is one from the submission on, as long as the run is kept."""
         with redis_errors(self._settings):
-            found = await self._redis.xrevrange(self._keys.statuses, count=1)
-        if not found:
+            found = await newest_status(self._redis, self._settings.key_prefix, self._run)
+        if found is None:
             raise RunNotFound(self._run)
-        return read_entry(*found[0])
-
-    def _streams(self, stream: str, after: str, *, has_children: bool = False) -> Streams:
-        is_on_several = has_children and is_cluster(self._settings.require_redis())
-        return Streams(self._keys, stream, after, has_children=has_children, is_cluster=is_on_several)
-
-
-class Blocking:
-    """A client for threads in the place of one for event loops: its coroutines block, and never wait for a loop."""
-
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
-
-    async def xread(self, *arguments: Any, **options: Any) -> Any:
-        """As the client's."""
-        return self._redis.xread(*arguments, **options)
-
-    async def xrevrange(self, *arguments: Any, **options: Any) -> Any:
-        """As the client's."""
-        return self._redis.xrevrange(*arguments, **options)
-
-    @staticmethod
-    async def sleep(seconds: float) -> None:
-        """Let time go by."""
-        time.sleep(seconds)  # noqa: ASYNC251  # no event loop waits for it
+        return found
 
 
 def blocking(found: AsyncIterator[T]) -> Iterator[T]:
-    """The same for a thread, of what is read by `Blocking`."""
+    """Iterate in a thread over what `Arrivals` reads by a client for threads."""
     while True:
         try:
             found.__anext__().__await__().__next__()
@@ -247,19 +148,6 @@ class Deadline:
             if (left := gone - time.monotonic()) <= 0:
                 return
             yield min(wait_seconds, left)
-
-
-def read_streams(found: Any) -> Found:
-    """What `XREAD` answers."""
-    if not found:
-        return []
-    streams = found.items() if isinstance(found, dict) else found
-    return [(name.decode(), [read_entry(*entry) for entry in _flat(entries)]) for name, entries in streams]
-
-
-def _flat(entries: Any) -> Any:
-    """redis-py's RESP3 answer has one list more around the entries than its RESP2 answer."""
-    return entries[0] if entries and isinstance(entries[0], list) else entries
 
 
 EventKind = Literal["run", "call", "held", "decided", "each", "element", "child", "tick", "text"]
@@ -317,10 +205,7 @@ class Progress:
 
     def __init__(self, run: str, redis: Redis, settings: Settings) -> None:
         self._run = run
-        self._redis = redis
-        self._settings = settings
-        self._keys = Keys(settings.key_prefix, run)
-        self._arrivals = Arrivals(run, Blocking(redis), settings, sleep=Blocking.sleep)
+        self._arrivals = Arrivals(run, redis, settings, blocks=True)
 
     def wait(self, deadline: Deadline) -> None:
         """Block until the run has ended. Raises `TimeoutError`."""
@@ -342,20 +227,6 @@ class Progress:
         for run, entry in blocking(self._arrivals.entries(after, deadline, has_children=has_children)):
             if (event := event_of(entry, run)) is not None:
                 yield event
-
-    def submitted(self) -> str:
-        """The id with which the submission was complete."""
-        with redis_errors(self._settings):
-            found: Any = self._redis.xrange(self._keys.statuses, count=1)
-        if not found:
-            raise RunNotFound(self._run)
-        return read_entry(*found[0]).id
-
-    def status_at(self, at: str) -> str:
-        """The run's status as of an id; within the submission it is about to run."""
-        with redis_errors(self._settings):
-            found: Any = self._redis.xrevrange(self._keys.statuses, max=at, count=1)
-        return found[0][1][b"s"].decode() if found else "running"
 
 
 def event_of(entry: Entry, run: str | None = None) -> Event | None:

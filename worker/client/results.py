@@ -6,13 +6,10 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from types import MappingProxyType
 from typing import Any, Final, Generic, Literal, TypeVar, cast
-
-from redis import Redis
-from redis.client import Pipeline
 
 from ...protocol.engine.costs import Cost
 from ...protocol.engine.loop import Loop, Stage, Tick
@@ -22,17 +19,16 @@ from ...protocol.state.fold import Fold
 from .. import limits
 from ..broker.attempts import CallId
 from ..errors import NotHeld, OtherFormat, OutputUnfit, RunNotFound
-from ..store.definition import Definition, require_format, unpack_definition
+from ..store.definition import Definition, unpack_definition
 from ..store.entries import LOOP, Entry, id_key
 from ..store.held_calls import HeldCall, read_held
-from ..store.keys import ENDED_STATUSES, Condition, Keys, is_at_work
-from ..store.log import History, missing
-from ..store.run_list import PARENT, Parent, RunStore
-from ..store.scripts import Code, codes_of, read_codes
+from ..store.keys import ENDED_STATUSES, Condition
+from ..store.run_list import PARENT, Parent, RunList
+from ..store.run_store import Background, FirstRead, RunStore
+from ..store.scripts import Code
 from ..store.state import RunState
 from ..store.waiting import read_unanswered, read_waiting
-from .call_results import Background, CallResult, LaneCalls, read_background, read_promised
-from .progress import Progress
+from .call_results import CallResult, LaneCalls
 from .submitting import OutputT, collecting_seldom, output_type, typed
 
 # What a notebook shows of a run's result: counts, failures first, values cut. Everything in it is escaped.
@@ -103,7 +99,7 @@ DELETED: Final = "deleted"
 """The status of an instance whose data was deleted (see `deleting`)."""
 
 
-def deleted_instances(field: str | bytes | None) -> list[str]:
+def deleted_instances(field: str | None) -> list[str]:
     """The instances of a run that were deleted, by the field `deleted` of its state."""
     found: list[str] = json.loads(field) if field is not None else []
     return found
@@ -142,20 +138,19 @@ def instance_status(calls: Set[str], run: str) -> str:
 
 
 class Descendants:
-    """The child runs that calls of a run wait for, and those below them. All of it raises `RedisError`."""
+    """The child runs that calls of a run wait for, and those below them. Every method raises `RedisError`."""
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
-        self._redis = redis
-        self._keys = keys
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
 
     def held(self) -> Iterator[HeldCall]:
-        """Their calls that wait for a person."""
-        for keys in self._holding():
+        """Read their calls that wait for a person."""
+        for run in self._holding():
             with suppress(RunNotFound):  # it was deleted meanwhile
-                yield from read_held(self._redis, keys)
+                yield from read_held(self._store.redis, self._store.other(run).keys)
 
     def count_held(self) -> int:
-        """How many calls that is."""
+        """Count their calls that wait for a person."""
         return sum(self._holding().values())
 
     def split(self, call: str | int) -> tuple[str | None, str | int]:
@@ -167,30 +162,17 @@ class Descendants:
         if not slash or ":" in run:  # an instance may have a slash in its name
             return None, call
         above: str | None = run
-        while above is not None and above != self._keys.run:
-            parent = RunStore(self._redis, self._of(above)).parent()
+        while above is not None and above != self._store.run:
+            parent = self._store.other(above).parent()
             above = parent.call.run if parent is not None else None
-        if above is None or run == self._keys.run:
-            raise NotHeld(f"run {run} is no child run of {self._keys.run}: see `acts held` for what waits for a person")
+        if above is None or run == self._store.run:
+            raise NotHeld(
+                f"run {run} is no child run of {self._store.run}: see `acts held` for what waits for a person"
+            )
         return run, own
 
-    def _holding(self) -> dict[Keys, int]:
-        """Those with calls that wait for a person, and how many; of one depth the older ones first."""
-        found: dict[Keys, int] = {}
-        level = [self._keys]
-        while level:
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for keys in level:
-                    pipeline.smembers(keys.children)
-                    pipeline.zcard(keys.held)
-                answers: list[Any] = pipeline.execute()
-            found |= {keys: held for keys, held in zip(level, answers[1::2], strict=True) if held}
-            level = [self._of(run.decode()) for children in answers[::2] for run in sorted(children)]
-        found.pop(self._keys, None)
-        return found
-
-    def _of(self, run: str) -> Keys:
-        return Keys(self._keys.prefix, run)
+    def _holding(self) -> dict[str, int]:
+        return RunList(self._store.redis, self._store.keys.prefix).held_below(self._store.run)
 
 
 # The status of a run, and its calls counted by theirs: what `acts status` shows (SPEC R11.1).
@@ -203,7 +185,6 @@ _FOREIGN_WAITS: Final = (
     "another version wrote it down: start workers of that version (`acts doctor` says who is there), or delete it "
     "(`acts delete {} --foreign`)"
 )
-_LEFT: Final = frozenset({"held", "running", "waiting"})
 _ASKING: Final = (Stage.ASKED, Stage.OPEN)
 """The stages in which a model is asked."""
 
@@ -213,42 +194,32 @@ def run_status(text: str) -> RunStatus:
     return cast(RunStatus, text)
 
 
-def read_state(redis: Redis, keys: Keys) -> dict[str, str]:
-    """A run's state. Raises `RunNotFound`, `OtherFormat`, `RedisError`."""
-    state: Any = redis.hgetall(keys.state)
-    if not state:
-        raise RunNotFound(keys.run)
-    require_format(int(state[b"format"]))
-    return {key.decode(): value.decode() for key, value in state.items()}
-
-
-def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
-    """What `Run.status` says. Raises `RunNotFound`, `RedisError`."""
+def status_of(store: RunStore) -> dict[str, Any]:
+    """The answer of `Run.status`. Raises `RunNotFound`, `RedisError`."""
+    run = store.run
     try:
-        state = read_state(redis, keys)
+        state = store.require_state()
     except OtherFormat:
-        waits = {"call": None, "for": "version", "reason": _FOREIGN_WAITS.format(keys.run)}
-        return {"run": keys.run, "status": FOREIGN, "calls": {}, "waiting_for": [waits]}
-    is_cut = _is_cut_short(state)
-    held: Any = 0 if is_cut else redis.zcard(keys.held)
-    asking = not is_cut and _is_asking(redis, keys, state)
-    counts = counts_of(state, held=held, asking=asking)
-    below = Descendants(redis, keys).count_held() if "running" in counts else 0
-    told: dict[str, Any] = {"run": keys.run, "status": state["status"], "calls": counts}
-    if below:
-        told["held_below"] = below
-    if "sent" in state and (background := read_background(redis, keys)) is not None:
-        told["background"] = background.to_dict()
+        waits = {"call": None, "for": "version", "reason": _FOREIGN_WAITS.format(run)}
+        return {"run": run, "status": FOREIGN, "calls": {}, "waiting_for": [waits]}
+    is_cut = is_cut_short(state)
+    asking = not is_cut and _is_asking(store, state)
+    counts = counts_of(state, held=0 if is_cut else store.count_held(), asking=asking)
+    status: dict[str, Any] = {"run": run, "status": state["status"], "calls": counts}
+    if "running" in counts and (below := Descendants(store).count_held()):
+        status["held_below"] = below
+    if "sent" in state and (background := store.background()) is not None:
+        status["background"] = background.to_dict()
     if state["status"] not in ENDED_STATUSES:
-        waiting = [*read_waiting(redis, keys), *(read_promised(redis, keys, state) if counts.keys() & _LEFT else ())]
-        told |= {"waiting_for": [one.to_dict() for one in waiting]} if waiting else {}
-    if state["status"] not in ENDED_STATUSES and (unanswered := read_unanswered(redis, keys)):
-        told["unanswered"] = [asdict(one) for one in unanswered]
+        if waiting := read_waiting(store):
+            status["waiting_for"] = [one.to_dict() for one in waiting]
+        if unanswered := read_unanswered(store):
+            status["unanswered"] = unanswered
     if (parent := Parent.read(state.get(PARENT))) is not None:
-        told["parent"] = {"run": parent.call.run, "call": parent.call.name}
+        status["parent"] = {"run": parent.call.run, "call": parent.call.name}
     if "forked_from" in state:
-        told["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
-    return told
+        status["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
+    return status
 
 
 def counts_of(state: Mapping[str, str], *, held: int = 0, asking: int = 0) -> dict[str, int]:
@@ -257,7 +228,7 @@ def counts_of(state: Mapping[str, str], *, held: int = 0, asking: int = 0) -> di
     """
     counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
     left = int(state["total"]) - counts.total()
-    if _is_cut_short(state):
+    if is_cut_short(state):
         begun = int(state.get("running", 0)) + int(state.get("between", 0)) - (_stage(state) in _ASKING)
         begun = min(left, max(0, begun))
         counts["failed"] += begun
@@ -274,8 +245,8 @@ def has_begun_calls(state: Mapping[str, str]) -> bool:
     return int(state.get("running", 0)) > 0 or int(state.get("between", 0)) > 0
 
 
-def _is_cut_short(state: Mapping[str, str]) -> bool:
-    """Whether the run was ended as it stood: what had not begun in it counts as skipped, what had begun as failed."""
+def is_cut_short(state: Mapping[str, str]) -> bool:
+    """Whether the run was ended before its calls: those that had not begun count as skipped, the others as failed."""
     return state["status"] == "cancelled" or "exceeded" in state
 
 
@@ -286,24 +257,15 @@ def status_in(result: Result, *, instances: bool) -> dict[str, Any]:
     return told | ({"instance_status": dict(result.instance_status)} if instances and result.instances else {})
 
 
-def has_few_instances(redis: Redis, keys: Keys) -> bool:
-    """Whether a run has instances, and few enough to read its whole log for how they stand. Raises `RedisError`."""
-    number: Any = redis.llen(keys.instances)
-    return 0 < int(number) <= limits.RESULTS_MOST_INSTANCES
-
-
 def _stage(state: Mapping[str, str]) -> str:
     """The stage of the run's loop; nothing where it has none."""
     return state.get("loop", "").partition(":")[0]
 
 
-def _is_asking(redis: Redis, keys: Keys, state: Mapping[str, str]) -> bool:
+def _is_asking(store: RunStore, state: Mapping[str, str]) -> bool:
     """Whether a model is being asked, which is no call of the run."""
-    stage, tick = _stage(state), state.get("loop", "").partition(":")[2]
-    if stage not in _ASKING:
-        return False
-    entry: Any = redis.hget(keys.calls, CallId(keys.run, LOOP, int(tick)).member)
-    return is_at_work(entry)
+    tick = state.get("loop", "").partition(":")[2]
+    return _stage(state) in _ASKING and store.is_at_work(CallId(store.run, LOOP, int(tick)))
 
 
 T = TypeVar("T")
@@ -496,63 +458,46 @@ def _output(definition: Definition, status: str, fold: Fold) -> tuple[Any, str |
 
 
 @collecting_seldom()
-def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None, waits: bool) -> Result:
-    """What `Run.result` says. Raises `RunNotFound`, `RunBroken`, `RedisError`."""
-    history = History(redis, keys)
-    with redis.pipeline(transaction=False) as pipeline:
-        _ask(pipeline, keys, history)
-        (status, running, between, sent, deleted), definition, instances, page, codes = pipeline.execute()
-    if status is None or definition is None:
-        raise missing(redis, keys)
-    assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances), at=at)
+def read_result(store: RunStore, *, at: str | None = None, waits: bool = False) -> Result:
+    """The answer of `Run.result`. Raises `RunNotFound`, `RunBroken`, `RedisError`."""
+    first = store.first_read()
+    if first.status is None or first.definition is None:
+        raise store.missing()
+    assembly = Assembly(store.run, unpack_definition(first.definition), store.instances(first.instances), at=at)
     at_work: Mapping[tuple[str | None, int], Condition] = {}
-    is_over = status.decode() in ENDED_STATUSES
-    if (int(running or 0) or int(between or 0)) and (at is None or is_over):
-        at_work, page = history.at_work(is_over=is_over), None  # what ends meanwhile is in the log then
-    until = max(at, progress.submitted(), key=id_key) if at is not None else "+"
-    assembly.feed(history.entries(until=until, first=page if at is None else None), codes_of(codes))
-    if not is_over:
-        assembly.feed((), read_codes(redis, keys))  # those of what has ended meanwhile
+    page, is_over = first.entries if at is None else None, first.status in ENDED_STATUSES
+    if first.has_begun_calls and (at is None or is_over):
+        at_work, page = store.at_work(is_over=is_over), None  # what ends meanwhile is in the log then
+    until = "+"
     if at is not None:
-        then = run_status(progress.status_at(at))
+        if (span := store.span()) is None:
+            raise store.missing()
+        until = max(at, span[0], key=id_key)
+    assembly.feed(store.entries(until=until, first=page), first.codes)
+    if not is_over:
+        assembly.feed((), store.codes())  # those of what has ended meanwhile
+    if at is not None:
+        then = run_status(store.status_at(at))
         return assembly.result(then, at_work if then in ENDED_STATUSES else {}, waits=waits)
-    result = assembly.result(run_status(status.decode()), at_work, waits=waits)
-    result = _with_deleted(result, deleted)
-    return _with_background(result, redis, keys) if sent is not None else result
+    return _completed(assembly.result(run_status(first.status), at_work, waits=waits), store, first)
 
 
-def _with_deleted(result: Result, deleted: bytes | None) -> Result:
-    """The result with the instances that were deleted, by that field of the state."""
-    gone = dict.fromkeys(deleted_instances(deleted), DELETED)
-    return replace(result, instance_status={**result.instance_status, **gone}) if gone else result
-
-
-def _with_background(result: Result, redis: Redis, keys: Keys) -> Result:
-    return replace(result, background=read_background(redis, keys))
-
-
-def read_end(redis: Redis, keys: Keys, since: str, block_ms: int) -> Result | None:
+def read_end(store: RunStore, since: str, block_ms: int) -> Result | None:
     """The result of a run that ends with the change of its status behind an id, or has ended; None where that has not
     come in time, or goes on. Raises `RedisError`.
     """
-    history = History(redis, keys)
-    with redis.pipeline(transaction=False) as pipeline:
-        pipeline.xread({keys.statuses: since}, block=block_ms, count=1)
-        _ask(pipeline, keys, history)
-        _, (status, running, between, sent, _deleted), definition, instances, page, codes = pipeline.execute()
-    if definition is None or status is None or not page or status.decode() not in ENDED_STATUSES:
-        return None
-    if int(running or 0) or int(between or 0):
+    first = store.first_read(after_status=since, block_ms=block_ms)
+    if first.definition is None or not first.entries or first.status not in ENDED_STATUSES or first.has_begun_calls:
         return None
     with collecting_seldom():
-        assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances))
-        assembly.feed(history.entries(first=page), codes_of(codes))
-        result = assembly.result(run_status(status.decode()))
-    return _with_background(result, redis, keys) if sent is not None else result
+        assembly = Assembly(store.run, unpack_definition(first.definition), store.instances(first.instances))
+        assembly.feed(store.entries(first=first.entries), first.codes)
+        result = assembly.result(run_status(first.status))
+    return _completed(result, store, first)
 
 
-def _ask(pipeline: Pipeline, keys: Keys, history: History) -> None:
-    pipeline.hmget(keys.state, "status", "running", "between", "sent", "deleted")
-    pipeline.get(keys.definition)
-    history.ask_first(pipeline)
-    pipeline.hgetall(keys.codes)
+def _completed(result: Result, store: RunStore, first: FirstRead) -> Result:
+    """The result with what is in no log: the instances that were deleted, and the calls that are not waited for."""
+    if gone := dict.fromkeys(deleted_instances(first.deleted), DELETED):
+        result = replace(result, instance_status={**result.instance_status, **gone})
+    return replace(result, background=store.background()) if first.has_sent else result

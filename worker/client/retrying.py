@@ -36,8 +36,7 @@ from ..store.entries import Entry, id_key
 from ..store.held_calls import Actor, audit_record
 from ..store.keys import Kind
 from ..store.lane import Found, LaneView, RunView, gathers_among
-from ..store.log import History
-from ..store.run_list import RunStore
+from ..store.run_store import RunStore
 from ..store.scripts import date_now
 from ..store.state import LaneState
 from ..store.waiting import DeadLetters
@@ -355,7 +354,6 @@ class Retrier:
         self._redis = redis
         self._settings = settings
         self._store = RunStore.open(redis, settings.key_prefix, run)
-        self._history = History.open(redis, settings.key_prefix, run)
         self._steps = AmendmentSteps(run, redis, settings)
         self._by = str(Actor.of(settings))
 
@@ -405,7 +403,7 @@ class Retrier:
         extent = choice.extent | Extent.named(by)
         lanes = [EndedLane(lane, before=before[lane.instance]) for lane in view.state.lanes.values()]
         begun = defaultdict[str | None, set[int]](set)
-        for instance, index in self._history.open_calls(without=_HAVE_READ_NOTHING):
+        for instance, index in self._store.open_calls(without=_HAVE_READ_NOTHING):
             begun[instance].add(index)
         for lane in lanes:
             lane.begun = begun[lane.instance] & lane.state.known.keys()
@@ -426,10 +424,10 @@ class Retrier:
         """
         if not by and (view := self._read_one(choice)) is not None:
             return view, defaultdict(set)
-        view = self._view(self._history.instances())
+        view = self._view(self._store.instances())
         [since] = self._store.fields("amending:since")
         undone = defaultdict[str | None, set[int]](set)
-        for entry in self._history.entries():
+        for entry in self._store.entries():
             view.state.apply(entry)
             if since is not None and entry.undone is not None and id_key(entry.id) > id_key(since):
                 undone[entry.instance].update(entry.undone.calls)
@@ -440,14 +438,14 @@ class Retrier:
         if choice.instance is None or not self._store.has_lane(choice.instance):
             return None
         view = self._view([choice.instance])
-        lanes = (entry for lane in (None, choice.instance) for entry in self._history.lane(lane))
+        lanes = (entry for lane in (None, choice.instance) for entry in self._store.lane(lane))
         view.state.feed(sorted(lanes, key=lambda entry: id_key(entry.id)))
         gathers = any(call.gather for call in view.state.shared.known.values())
         return None if gathers or view.definition.request is not None else view
 
     def _view(self, instances: Sequence[str]) -> RunView:
         """A run of which nothing was read yet."""
-        definition, tokens = self._history.definition(), read_tokens(self._redis, self._settings.key_prefix)
+        definition, tokens = self._store.definition(), read_tokens(self._redis, self._settings.key_prefix)
         view = RunView(self._run, definition, tokens, limits_of(self._settings))
         for instance in instances:
             view.state.lane(instance)
@@ -495,13 +493,13 @@ class Retrier:
 
     def _given(self, view: RunView, lane: EndedLane, given: Success) -> list[dict[str, Any]]:
         """The outcomes of a lane's failed calls, were this their result."""
-        entries = self._history.lane(lane.instance)
+        entries = self._store.lane(lane.instance)
         undoing = Entry(lane.state.last, CallsUndone(tuple(lane.undone)), record=new_record(view, lane))
         shown = LaneView(view, lane.instance, [*entries, undoing])
         outcomes = []
         gathering = [call for index in lane.failed if (call := lane.state.known[index]).gather]
         if gathering:  # what the value hangs on lies in all instances
-            shown.gather_from(self._history.instances(), self._messages(), gathering)
+            shown.gather_from(self._store.instances(), self._messages(), gathering)
         for index in sorted(lane.failed):
             outcome = shown.execution.finish(index, given, date_now())
             if (reason := _refusal(outcome, given)) is not None:
@@ -512,7 +510,7 @@ class Retrier:
 
     def _messages(self) -> Iterator[Found]:
         """What the log holds for instances."""
-        for entry in self._history.entries():
+        for entry in self._store.entries():
             if (instance := entry.instance) is None:
                 continue
             if entry.undone is not None:

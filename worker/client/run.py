@@ -23,8 +23,8 @@ from .. import limits
 from ..errors import InstanceDeleted, InstanceNotFound, PlanWaits, RunNotFound, RunOver
 from ..limits import limits_of
 from ..store.connections import PASSING, redis_errors
-from ..store.keys import ENDED_STATUSES, Keys
-from ..store.log import History, missing
+from ..store.keys import ENDED_STATUSES
+from ..store.run_store import RunStore
 from ..store.state import RunState
 from .call_results import CallResult, LogEntry, LogReading
 from .control import Control
@@ -34,10 +34,8 @@ from .results import (
     FOREIGN,
     Result,
     deleted_instances,
-    has_few_instances,
     read_end,
     read_result,
-    read_state,
     status_in,
     status_of,
 )
@@ -63,12 +61,8 @@ class ReadableRun(Generic[OutputT]):
         self._since = since
         self._redis = redis
         self._settings = settings
-        self._keys = Keys(settings.key_prefix, run)
+        self._store = RunStore.open(redis, settings.key_prefix, run)
         self._progress = Progress(run, redis, settings)
-
-    @cached_property
-    def _history(self) -> History:
-        return History(self._redis, self._keys)
 
     def status(self, at: str | None = None, *, instances: bool = False) -> dict[str, Any]:
         """The run's status, and how many calls have which status, now or at an id of the log: `acts status --json`.
@@ -83,9 +77,11 @@ class ReadableRun(Generic[OutputT]):
         if at is not None:
             return status_in(self.result(at), instances=instances)
         with redis_errors(self._settings):
-            told = status_of(self._redis, self._keys)
-            has_few = instances and told["status"] != FOREIGN and has_few_instances(self._redis, self._keys)
-        return told | ({"instance_status": dict(self.result().instance_status)} if has_few else {})
+            status = status_of(self._store)
+            has_few = False
+            if instances and status["status"] != FOREIGN:
+                has_few = 0 < self._store.count_instances() <= limits.RESULTS_MOST_INSTANCES
+        return status | ({"instance_status": dict(self.result().instance_status)} if has_few else {})
 
     def result(self, at: str | None = None, *, waits: bool = False) -> Result[OutputT]:
         """Status, values and calls of the run, now or at an id of the log (SPEC R11.2); with `waits` its calls'
@@ -96,9 +92,9 @@ class ReadableRun(Generic[OutputT]):
         class that was submitted as the schema refuses the output for what no schema says.
         """
         with redis_errors(self._settings):
-            result = read_result(self._redis, self._keys, self._progress, at=at, waits=waits)
+            result = read_result(self._store, at=at, waits=waits)
             if at is None and result.status != "completed":
-                result = _with_open_children(result, self._redis, self._settings)
+                result = _with_open_children(result, self._store)
         return typed(result, self.output_type)
 
     def ended(self, timeout_seconds: float | None = None) -> None:
@@ -111,16 +107,16 @@ class ReadableRun(Generic[OutputT]):
         since, self._since = self._since, None
         if since is not None and not is_cluster(self._settings.require_redis()):
             with redis_errors(self._settings), suppress(TimeoutError, *PASSING):
-                if (result := read_end(self._redis, self._keys, since, deadline.block_ms())) is not None:
+                if (result := read_end(self._store, since, deadline.block_ms())) is not None:
                     if result.status != "completed":
-                        result = _with_open_children(result, self._redis, self._settings)
+                        result = _with_open_children(result, self._store)
                     return typed(result, self.output_type)
         try:
             self._progress.wait(deadline)
         except RunNotFound:
             self._state()  # it may be one of another format
             with redis_errors(self._settings):
-                raise missing(self._redis, self._keys) from None
+                raise self._store.missing() from None
         return self.result()
 
     def follow(
@@ -141,7 +137,7 @@ class ReadableRun(Generic[OutputT]):
         """
         reference = self._place(path, instance)
         with redis_errors(self._settings):
-            seen = self._history.seen(instance, at)
+            seen = self._store.seen(instance, at)
         logged = [Logged(entry.id, entry.message or {}, entry.call) for entry in seen]
         return explain(reference, logged, instance=instance)
 
@@ -152,7 +148,7 @@ class ReadableRun(Generic[OutputT]):
 
         reference = self._place(path, instance)
         with redis_errors(self._settings):
-            return absence(self._history.definition(), self._history, reference, instance=instance, at=at)
+            return absence(self._store.definition(), self._store, reference, instance=instance, at=at)
 
     def log(
         self,
@@ -179,7 +175,7 @@ class ReadableRun(Generic[OutputT]):
         """What reads the log for `log`. Raises `RunNotFound`, `InstanceNotFound`."""
         self._hold(instance)
         with redis_errors(self._settings):
-            return LogReading(self._history, instance, audit=audit, every=every, ticks=ticks)
+            return LogReading(self._store, instance, audit=audit, every=every, ticks=ticks)
 
     def export(self) -> Iterator[str]:
         """The run as the lines of a file: its log, definition and result (see `archive`)."""
@@ -198,8 +194,8 @@ class ReadableRun(Generic[OutputT]):
 
         self._state()
         with redis_errors(self._settings):
-            run = RunState(self._history.definition(), self._history.instances())
-            run.feed(self._history.entries())
+            run = RunState(self._store.definition(), self._store.instances())
+            run.feed(self._store.entries())
         return plan_of(run, tick, warn)
 
     def script(self) -> str:
@@ -208,7 +204,7 @@ class ReadableRun(Generic[OutputT]):
 
         self._state()
         with redis_errors(self._settings):
-            return script_of(self._history)
+            return script_of(self._store)
 
     def require(self) -> None:
         """Raise `RunNotFound`, or `OtherFormat` for a run that no version like this one has written."""
@@ -227,19 +223,19 @@ class ReadableRun(Generic[OutputT]):
 
     def _state(self) -> dict[str, str]:
         with redis_errors(self._settings):
-            return read_state(self._redis, self._keys)
+            return self._store.require_state()
 
     def _hold(self, instance: str | None) -> None:
         """Raise `RunNotFound`, or `InstanceNotFound` for an instance that the run does not have."""
         state = self._state()
         with redis_errors(self._settings):
-            if instance is not None and instance not in (known := self._history.instances()):
+            if instance is not None and instance not in (known := self._store.instances()):
                 if instance in deleted_instances(state.get("deleted")):
                     raise InstanceDeleted(self.id, instance)
                 raise InstanceNotFound(self.id, instance, known)
 
 
-def _with_open_children(result: Result, redis: Redis, settings: Settings) -> Result:
+def _with_open_children(result: Result, store: RunStore) -> Result:
     """The result of a run that has ended, its cost with that of the child runs whose calls had not ended then. Raises
     `RedisError`.
     """
@@ -247,10 +243,9 @@ def _with_open_children(result: Result, redis: Redis, settings: Settings) -> Res
     for call in result.calls if result.status in ENDED_STATUSES else ():
         if call.child is None or call.cost is not None:
             continue
-        progress = Progress(call.child, redis, settings)
         with suppress(RunNotFound):  # it is kept no longer
-            child = read_result(redis, Keys(settings.key_prefix, call.child), progress, at=None, waits=False)
-            cost = (cost or Cost()) + (_with_open_children(child, redis, settings).cost or Cost())
+            child = store.other(call.child)
+            cost = (cost or Cost()) + (_with_open_children(read_result(child), child).cost or Cost())
     return replace(result, cost=cost)
 
 
@@ -284,17 +279,17 @@ class Run(ReadableRun[OutputT]):
     def _loop(self) -> LoopControl:
         from .control import LoopControl
 
-        return LoopControl(self.id, self._redis, self._settings, self._publisher)
+        return LoopControl(self._store, self._settings, self._publisher)
 
     @cached_property
     def _plans(self) -> PlanControl:
         from .people import PlanControl
 
-        return PlanControl(self.id, self._redis, self._settings, self._loop, self._control)
+        return PlanControl(self._store, self._settings, self._loop, self._control)
 
     @cached_property
     def _control(self) -> Control:
-        return Control(self.id, self._redis, self._settings, self._publisher)
+        return Control(self._store, self._settings, self._publisher)
 
     def __repr__(self) -> str:
         return f"<Run {self.id}>"
@@ -307,13 +302,13 @@ class Run(ReadableRun[OutputT]):
     def _people(self) -> People:
         from .people import People
 
-        return People(self.id, self._redis, self._settings, self._publisher)
+        return People(self._store, self._settings, self._publisher)
 
     @cached_property
     def _descendants(self) -> Descendants:
         from .results import Descendants
 
-        return Descendants(self._redis, self._keys)
+        return Descendants(self._store)
 
     def pause(self) -> None:
         """Begin no more calls; calls at work end, and their results count. Raises `RunOver`."""
@@ -378,7 +373,7 @@ class Run(ReadableRun[OutputT]):
         self._state()
         with redis_errors(self._settings):
             value = self._plain(dict(messages) if isinstance(messages, Mapping) else list(messages))
-            return Sender(self.id, self._redis, self._settings, self._publisher).send(value, self._history.instances())
+            return Sender(self._store, self._settings, self._publisher).send(value, self._store.instances())
 
     def held(self) -> list[dict[str, Any]]:
         """The calls that wait for a person, those of child runs among them; the one that has waited longest comes
@@ -410,35 +405,30 @@ class Run(ReadableRun[OutputT]):
         tool refuses the parameters, the scopes are wider, or the calls do not fit; `NotHeld`, `AlreadyDecided`,
         `RunOver`, `BeingAmended`.
         """
-        self._state()
-        call, shown = self._about(call, shown)
-        with redis_errors(self._settings):
-            child, call = self._descendants.split(call)
-            if child is not None:
-                below = self.child(child)
-                return below.approve(call, parameters=parameters, scopes=scopes, calls=calls, by=by, shown=shown)
+        if calls is not None and (parameters is not None or scopes is not None):
+            raise ValueError("give other calls, or other parameters and scopes, not both")
+
+        def decide(run: Run, call: str | int, shown: str | None) -> str:
             if calls is None:
-                parameters = self._plain(parameters)
-                return self._people.approve(call, parameters=parameters, scopes=scopes, by=by, shown=shown)
-            if parameters is not None or scopes is not None:
-                raise ValueError("give other calls, or other parameters and scopes, not both")
+                own = self._plain(parameters)
+                return run._people.approve(call, parameters=own, scopes=scopes, by=by, shown=shown)
             from .amendment import Amender
 
             value = self._plain({"calls": list(calls)} if isinstance(calls, Sequence) else calls)
-            amender = Amender(self.id, self._redis, self._settings, self._check)
-            return self._people.replace(call, value, amender, by=by, shown=shown, resume=self.resume)
+            amender = Amender(run.id, self._redis, self._settings, self._check)
+            return run._people.replace(call, value, amender, by=by, shown=shown, resume=run.resume)
+
+        return self._decide(call, shown, decide)
 
     def answer(
         self, call: Mapping[str, Any] | str | int, value: Any, *, by: str | None = None, shown: str | None = None
     ) -> str:
-        """Answer a question (a call of `ask_human`): the value is its result. As `approve`."""
-        self._state()
-        call, shown = self._about(call, shown)
-        with redis_errors(self._settings):
-            child, call = self._descendants.split(call)
-            if child is not None:
-                return self.child(child).answer(call, value, by=by, shown=shown)
-            return self._people.answer(call, self._plain(value), by=by, shown=shown)
+        """Answer a question (a call of `ask_human`): the value is its result. Otherwise like `approve`."""
+
+        def decide(run: Run, call: str | int, shown: str | None) -> str:
+            return run._people.answer(call, self._plain(value), by=by, shown=shown)
+
+        return self._decide(call, shown, decide)
 
     def plan(self) -> dict[str, Any] | None:
         """The plan that waits for an approval (mode lazy): `plan` its digest, `tick` of a loop, `calls`; SPEC R13.7."""
@@ -457,23 +447,41 @@ class Run(ReadableRun[OutputT]):
     def reject(
         self, call: Mapping[str, Any] | str | int, reason: str, *, by: str | None = None, shown: str | None = None
     ) -> str:
-        """End a held call with an error of type `Rejected`, which goes where an exception would go. As `approve`."""
-        self._state()
-        call, shown = self._about(call, shown)
-        with redis_errors(self._settings):
-            child, call = self._descendants.split(call)
-            if child is not None:
-                return self.child(child).reject(call, reason, by=by, shown=shown)
-            return self._people.reject(call, self._plain(reason), by=by, shown=shown)
+        """End a held call with an error of type `Rejected`, which goes where an exception would go. Otherwise like
+        `approve`.
+        """
 
-    def _about(self, call: Mapping[str, Any] | str | int, shown: str | None) -> tuple[str | int, str | None]:
-        """The id or index of a held call, and the digest of what was seen of it, where anything was."""
-        if isinstance(call, Mapping):
-            return call["call"], shown or call["shown"]
+        def decide(run: Run, call: str | int, shown: str | None) -> str:
+            return run._people.reject(call, self._plain(reason), by=by, shown=shown)
+
+        return self._decide(call, shown, decide)
+
+    def _decide(
+        self,
+        call: Mapping[str, Any] | str | int,
+        shown: str | None,
+        decide: Callable[[Run, str | int, str | None], str],
+    ) -> str:
+        """Decide on a held call, in this run or the child run below it that has it. `decide` takes that run, the
+        call's id or index there, and the digest of what was seen of it, where anything was.
+        """
         from .people import meant_of
 
-        name = meant_of(self._shown, call) if shown is None else None
-        return call, self._shown[name] if name is not None else shown
+        if isinstance(call, Mapping):
+            id_: str | int = call["call"]
+            shown = shown or call["shown"]
+        else:
+            id_ = call
+            if shown is None and (name := meant_of(self._shown, call)) is not None:
+                shown = self._shown[name]
+        self._state()
+        with redis_errors(self._settings):
+            child, id_ = self._descendants.split(id_)
+            run = self
+            if child is not None:
+                run = self.child(child)
+                run._state()
+            return decide(run, id_, shown)
 
     def fork(self, at: str | None = None, *, paused: bool = False) -> Run:
         """A new run that goes on from where this one was at an id, or is now (SPEC R11.2). Raises `RunNotFound`.

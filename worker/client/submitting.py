@@ -38,7 +38,8 @@ from ..registry.activities import first_fault
 from ..runner.checking import Checker
 from ..store.commits import ELEMENTS, ELEMENTS_LEFT, PAID_MONEY, PAID_TOKENS
 from ..store.keys import ENDED_STATUSES
-from ..store.run_list import OWNER, TRACE, RunList, RunStore, top_of
+from ..store.run_list import OWNER, TRACE, RunList, top_of
+from ..store.run_store import RunStore
 from ..store.scripts import server_ms
 from .files import File, Given, content_of
 

@@ -20,8 +20,8 @@ from ..backoff import batches
 from ..store.definition import FORMAT, require_format
 from ..store.entries import Entry, counting, moment_ms
 from ..store.keys import ENDED_STATUSES
-from ..store.log import History
 from ..store.run_list import DELEGATE, PARENT, Parent, State
+from ..store.run_store import RunStore
 from ..store.scripts import date_of
 from ..store.state import RunState
 from .call_results import CallResult, LaneCalls
@@ -40,7 +40,7 @@ def rows_of(redis: Redis, prefix: str, summary: Summary, state: State) -> Iterat
     says that the others are. Raises `RunNotFound`, `OtherFormat`, `RedisError`.
     """
     require_format(int(state.get("format", FORMAT)))
-    history = History.open(redis, prefix, summary.run)
+    history = RunStore.open(redis, prefix, summary.run)
     run = RunState(history.definition())
     instances = history.instances()
     at_work = history.at_work(is_over=summary.status in ENDED_STATUSES) if has_begun_calls(state) else {}

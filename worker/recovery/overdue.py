@@ -39,8 +39,8 @@ from ..store.definition import FORMAT
 from ..store.held_calls import HeldCall, read_held
 from ..store.keys import ENDED_STATUSES, Condition, Keys, awaiting_code
 from ..store.living import SilentProcess, read_living
-from ..store.log import History
-from ..store.run_list import Parent, RunStore, result_of
+from ..store.run_list import Parent, result_of
+from ..store.run_store import RunStore
 from ..store.run_writer import discard_run, expire_runs
 from ..store.scripts import UNREADABLE, Script, date_now, drop_entry, iso_date, readable, server_ms
 from ..store.waiting import DeadLetter, DeadLetters
@@ -486,7 +486,7 @@ class RunKeeper:
         entry: Any = self._redis.hget(above.calls, parent.call.member)
         if run_status not in ("running", "paused") or not parent.waits_for(entry, keys.run):
             return False
-        result = result_of(found.status, History(self._redis, keys).entries())
+        result = result_of(found.status, RunStore(self._redis, keys).entries())
         tokens = read_tokens(self._redis, keys.prefix)
         self._publisher.publish([parent.answer(keys.run, result, tokens, self._settings.queue_instances)])
         return True

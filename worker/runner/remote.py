@@ -49,17 +49,16 @@ from ..registry.models import KnownModels, Reported, described, picture_message
 from ..store.definition import Definition
 from ..store.held_calls import Actor, AuditRecord
 from ..store.keys import ENDED_STATUSES, Keys
-from ..store.log import History
 from ..store.run_list import (
     DELEGATE,
     TRACE,
     Parent,
-    RunStore,
     child_id,
     filled,
     note_child,
     result_of,
 )
+from ..store.run_store import RunStore
 from ..store.run_writer import RunWriter
 from ..store.scripts import server_ms
 from ..store.slots import Budget as RunBudget
@@ -432,7 +431,7 @@ class Children:
             return Failure("TooDeep", f"child runs can be nested {most} deep, and not deeper (ACTS_LIMIT_CHILD_DEPTH)")
         keys, status = self._child(attempt)
         if status is not None and status in ENDED_STATUSES:
-            return result_of(status, History(self._redis, keys).entries())
+            return result_of(status, RunStore(self._redis, keys).entries())
         if status is not None:
             return Started(keys.run)
         if spent := next((key for key, number in left.items() if number <= 0), None):

@@ -6,46 +6,42 @@ What an entry says is in `entries`, what a commit asks and what comes of it in `
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, NamedTuple, Self
+from inspect import isawaitable
+from typing import Any, Final, NamedTuple
 
-from redis import Redis as SyncRedis
 from redis.asyncio import Redis
-from redis.client import Pipeline
 
 from ...protocol.engine.loop import LoopLimits
 from ...protocol.messages import digests
 from ..backoff import batches
 from ..broker.attempts import CallId, Tokens, lane_token
 from ..broker.messages import unpack
-from ..errors import RunBroken, RunNotFound, WorkerError
 from ..fairness import alone_from
 from ..limits import (
-    CALLS_AT_ONCE,
+    CLIENT_PROGRESS_MOST,
     FEWEST_DRIVES,
-    HISTORY_PAGE,
     LOG_INSTANCES_AT_ONCE,
-    LOG_LANES_AT_ONCE,
     LOG_PAGE,
+    LOOK_MS,
     MOST_CODES,
     NO_LIMIT,
     PAGE_BYTES,
+    PROGRESS_AT_ONCE,
 )
 from ..process import figures
 from .commits import Commit, Committed, LoopCommitted, milliseconds
 from .connections import GroupedCommands, new_secret
-from .definition import FORMAT, Definition, require_format, unpack_definition
-from .entries import Entry, LoopStep, counting, id_key, read_entry, read_flat
-from .keys import Condition, Field, Keys, Kind, awaiting_code, due_runs, is_at_work, is_resting, secret
-from .run_list import PARENT, TRACE, Parent, RunStore, budgets_of, is_answered_by, place_under
-from .scripts import AsyncScript, Code, Script, read_codes
+from .definition import FORMAT, require_format
+from .entries import Entry, LoopStep, read_entry, read_flat
+from .keys import ENDED_STATUSES, Field, Keys, awaiting_code, due_runs, is_at_work, is_resting, secret
+from .run_list import PARENT, TRACE, Parent, budgets_of, is_answered_by, place_under
+from .scripts import AsyncScript
 from .slots import SPENT, Budget, Budgets, Reservation, Shortfall
-from .waiting import read_waiting
-
-"""How many entries one command reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,177 +334,116 @@ class MessageLog:
         return Keys(self._prefix, run)
 
 
-# The log of one run, as clients read it: in pages, whole or one lane of it.
+# The entries of a run as they come, read by a client for threads or one for an event loop. On a cluster the streams of
+# several runs are on several nodes: those of child runs are looked at twice a second there.
+
+_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
+Found = Sequence[tuple[str, Sequence[Entry]]]
+"""Entries that were read, by their streams."""
 
 
-def missing(redis: SyncRedis, keys: Keys) -> WorkerError:
-    """Say why a part of a run is not there: there is no such run, or the server has lost it."""
-    lost = RunStore(redis, keys).lost_parts()
-    return RunBroken(keys.run, lost) if lost else RunNotFound(keys.run)
+class Streams:
+    """One stream of a run and how far it was read, with the logs of child runs as soon as it names them."""
 
-
-class Head(NamedTuple):
-    """What a run has besides its state, its files and its log, as a copy of it has it, too."""
-
-    definition: bytes
-    instances: Sequence[str]
-    codes: Mapping[str, int]
-    """The number of each code, by its packed form (see `scripts.Code`)."""
-
-
-class History:
-    """What happened in a run. All of it raises `RedisError`."""
-
-    def __init__(self, redis: SyncRedis, keys: Keys) -> None:
+    def __init__(
+        self,
+        redis: Any,
+        prefix: str,
+        run: str,
+        after: str,
+        *,
+        statuses: bool = False,
+        has_children: bool = False,
+        is_cluster: bool = False,
+    ) -> None:
+        """`redis` is a client for threads or one for an event loop; redis-py has no type for both. With `statuses` only
+        the changes of the run's status are read, else its log. Raises `ValueError` if `after` is no id.
+        """
+        if not _ID.match(after):
+            raise ValueError(f"{after!r} is no id of an event, such as 1763683200000-0")
         self._redis = redis
-        self._keys = keys
-        self._lane = Script(redis, "lane", is_raw=True)
+        self._prefix = prefix
+        self._has_children = has_children
+        self._is_cluster = is_cluster
+        keys = Keys(prefix, run)
+        self._own = keys.statuses if statuses else keys.log
+        self._seen = {self._own: after}
+        self._runs: dict[str, str] = {}
+        """The child runs, by their logs."""
+        self._later: deque[str] = deque()
+        """The logs of those that are read when others have ended."""
+        self._last: str | None = None
+        """The last entry of the run's own stream, where there was none behind it when it was read."""
 
-    @classmethod
-    def open(cls, redis: SyncRedis, prefix: str, run: str) -> Self:
-        """Make one for a run by its id."""
-        return cls(redis, Keys(prefix, run))
-
-    def definition(self) -> Definition:
-        """Read what the run is; to be read only. Raises `RunNotFound`, `RunBroken`, `OtherFormat`."""
-        return unpack_definition(self._definition())
-
-    def head(self) -> Head:
-        """Read what a copy of the run begins with. Raises `RunNotFound`, `RunBroken`."""
-        codes = {code.pack(): number for number, code in self.codes().items()}
-        return Head(self._definition(), self.instances(), codes)
-
-    def _definition(self) -> bytes:
-        data: Any = self._redis.get(self._keys.definition)
-        if data is None:
-            raise missing(self._redis, self._keys)
-        assert isinstance(data, bytes)
-        return data
-
-    def ask_first(self, pipeline: Pipeline) -> None:
-        """Ask for the first pages of the instances and of the log along with something else: most runs have no more."""
-        pipeline.lrange(self._keys.instances, 0, LOG_INSTANCES_AT_ONCE - 1)
-        pipeline.xrange(self._keys.log, count=HISTORY_PAGE)
-
-    def instances(self, first: Any = None) -> list[str]:
-        """The run's instances, in the order of the context; `first` is their first page, where it was read."""
-        found: list[str] = []
-        page = first
-        while True:
-            if page is None:
-                page = self._redis.lrange(self._keys.instances, len(found), len(found) + LOG_INSTANCES_AT_ONCE - 1)
-            found += [instance.decode() for instance in page]
-            if len(page) < LOG_INSTANCES_AT_ONCE:
+    async def read(self, block_ms: int | None) -> Found:
+        """Read what has come; where nothing has, wait for so long at most. Raises `RedisError`."""
+        for seen, wait_ms in self._readings(block_ms):
+            answer = self._redis.xread(seen, block=wait_ms, count=PROGRESS_AT_ONCE)
+            if found := _streams_of(await answer if isawaitable(answer) else answer):
                 return found
-            page = None
+        return []
 
-    def entries(self, *, after: str = "0-0", until: str = "+", first: Any = None) -> Iterator[Entry]:
-        """Everything behind an id and up to another, in order; `first` is the first page, where it was read."""
-        for id_, fields in self.raw(after=after, until=until, first=first):
-            yield read_entry(id_, fields)
-
-    def raw(
-        self, *, after: str = "0-0", until: str = "+", first: Any = None
-    ) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
-        """The same, as it lies there. Raises `RunBroken` where a run has no log."""
-        is_whole = after == "0-0" and until == "+"
-        after, page = f"({after}", first
-        while True:
-            if page is None:
-                page = self._redis.xrange(self._keys.log, min=after, max=until, count=HISTORY_PAGE)
-            if is_whole and not page:
-                raise missing(self._redis, self._keys)
-            is_whole = False
-            yield from page
-            if len(page) < HISTORY_PAGE:
-                return
-            after, page = f"({page[-1][0].decode()}", None
-
-    def backwards(self, until: str) -> Iterator[Entry]:
-        """Read everything up to an id, the newest first."""
-        while True:
-            page: Any = self._redis.xrevrange(self._keys.log, until, count=HISTORY_PAGE)
-            for id_, fields in page:
-                yield read_entry(id_, fields)
-            if len(page) < HISTORY_PAGE:
-                return
-            until = f"({page[-1][0].decode()}"
-
-    def codes(self) -> dict[int, Code]:
-        """Who has carried out the calls, by the numbers that entries have."""
-        return read_codes(self._redis, self._keys)
-
-    def lane(self, instance: str | None) -> list[Entry]:
-        """All of one lane, in order; it costs nothing for the others."""
-        return self._whole(instance, self._lane(self._keys, _newest(instance)))
-
-    def lanes(self, instances: Sequence[str]) -> Iterator[tuple[str, list[Entry]]]:
-        """All of several lanes, in a few round trips for all that are short."""
-        for some in batches(instances, LOG_LANES_AT_ONCE):
-            pages = self._lane.run_all((self._keys, _newest(instance)) for instance in some)
-            for instance, page in zip(some, pages, strict=True):
-                yield instance, self._whole(instance, page)
-
-    def _whole(self, instance: str | None, page: dict[str, Any]) -> list[Entry]:
-        """A lane in order, whose newest entries have been read."""
-        found: list[Entry] = []
-        while True:
-            found += [read_flat(id_, flat) for id_, flat in page["entries"]]
-            if not page["before"]:
-                return found[::-1]
-            page = self._lane(self._keys, _newest(instance) | {"from": page["before"]})
-
-    def open_calls(self, *, without: Container[Kind] = (Kind.HELD,)) -> frozenset[tuple[str | None, int]]:
-        """The instances and indexes of the calls that have begun and not ended, `without` those that stand so; one that
-        is held has not begun.
+    def _readings(self, block_ms: int | None) -> Iterator[tuple[dict[Any, Any], int | None]]:
+        """Streams with the last ids that were seen, one reading after the other until one finds something, and for how
+        long each may wait.
         """
-        calls = self._redis.hscan_iter(self._keys.calls, count=CALLS_AT_ONCE)
-        return frozenset(
-            self._name(member)
-            for member, entry in calls
-            if (found := Condition.read(entry)) is not None and found.kind not in without
-        )
+        if not self._runs or not self._is_cluster:
+            yield dict(self._seen), block_ms
+            return
+        yield from (({stream: seen}, None) for stream, seen in self._seen.items())
+        if block_ms is not None:
+            yield {self._own: self._seen[self._own]}, min(block_ms, LOOK_MS)
 
-    def at_work(self, *, is_over: bool = False) -> dict[tuple[str | None, int], Condition]:
-        """The calls that are at work, by instance and index. One that was lost with its worker and has not begun again
-        is among them. Where the run is over: those that were when it was ended as it stood, and those that were
-        between two attempts.
-        """
-        members = (member for member, _ in self._redis.zscan_iter(self._keys.leases, count=CALLS_AT_ONCE))
-        calls = (member for member in members if b"@" not in member.rpartition(b"\x1f")[2])
-        found = dict[tuple[str | None, int], Condition]()
-        while page := list(islice(calls, CALLS_AT_ONCE)):
-            entries: Any = self._redis.hmget(self._keys.calls, page)
-            for call, entry in zip(page, entries, strict=True):
-                condition = Condition.read(entry)
-                if condition is not None and (
-                    condition.is_at_work or condition.kind is Kind.LOST or (is_over and condition.is_between)
-                ):
-                    found[self._name(call)] = condition
-        return found
+    def take(self, found: Found) -> Iterator[tuple[str | None, Entry]]:
+        """Yield the entries that were read, each with its run where that is a child run."""
+        for stream, entries in found:
+            if stream == self._own:
+                self._last = entries[-1].id if len(entries) < PROGRESS_AT_ONCE else None
+            for entry in entries:
+                self._seen[stream] = entry.id
+                if self._has_children and entry.child is not None:
+                    log = Keys(self._prefix, entry.child).log
+                    self._runs[log] = entry.child
+                    self._later.append(log)
+                yield self._runs.get(stream), entry
+                if stream in self._runs and entry.run_status in ENDED_STATUSES:
+                    self._seen.pop(stream)
+                    break
+        self._read_more()
 
-    def begun(self) -> dict[str, str]:
-        """List the calls that have begun and not ended, by their members, each with its condition."""
-        at_work = self.at_work(is_over=True).items()
-        return {CallId(self._keys.run, *place).member: str(condition) for place, condition in at_work}
+    def may_be_last(self, entry: Entry) -> bool:
+        """Whether nothing was behind an entry of the run's own when it was read."""
+        return entry.id == self._last
 
-    def waiting(self) -> dict[str | None, str]:
-        """What calls wait for that is no call, by their ids, and None where all do; as far as it is told (see
-        `waiting`).
-        """
-        return {one.call: one.reason for one in read_waiting(self._redis, self._keys)}
+    def leave_own(self) -> None:
+        """From now on read child runs alone."""
+        self._seen.pop(self._own)
+        self._read_more()
 
-    def _name(self, member: bytes) -> tuple[str | None, int]:
-        id_ = CallId.of_member(self._keys.run, member.decode())
-        return id_.instance, id_.index
+    def _read_more(self) -> None:
+        while self._later and len(self._seen) < CLIENT_PROGRESS_MOST:
+            self._seen.setdefault(self._later.popleft(), "0-0")
 
-    def seen(self, instance: str | None, at: str | None) -> list[Entry]:
-        """The entries whose message a reader in an instance sees, in order, as of an id or now. Raises `RedisError`."""
-        entries = (entry for lane in dict.fromkeys((None, instance)) for entry in self.lane(lane))
-        past = (entry for entry in entries if at is None or id_key(entry.id) <= id_key(at))
-        return counting(sorted(past, key=lambda entry: id_key(entry.id)))
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing to be read."""
+        return not self._seen
 
 
-def _newest(instance: str | None) -> dict[str, Any]:
-    """What asks for the newest entries of a lane."""
-    return {"lane": lane_token(instance), "after": "0-0", "from": b"", "most": HISTORY_PAGE, "most_bytes": PAGE_BYTES}
+def _streams_of(found: Any) -> Found:
+    """The answer of `XREAD`. In RESP3, redis-py puts one list more around the entries than in RESP2."""
+    streams = found.items() if isinstance(found, dict) else found or ()
+    flat = ((name, entries[0] if isinstance(entries[0], list) else entries) for name, entries in streams if entries)
+    return [(name.decode(), [read_entry(*entry) for entry in entries]) for name, entries in flat]
+
+
+async def newest_status(redis: Any, prefix: str, run: str) -> Entry | None:
+    """Read the last change of a run's status; None where there is no such run. `redis` is as in `Streams`."""
+    answer = redis.xrevrange(Keys(prefix, run).statuses, count=1)
+    found = await answer if isawaitable(answer) else answer
+    return read_entry(*found[0]) if found else None
+
+
+async def wait_for_entry(redis: Redis, prefix: str, run: str, *, after: str, block_ms: int) -> None:
+    """Wait until the log of a run has an entry behind an id, for so long at most. Raises `RedisError`."""
+    await redis.xread({Keys(prefix, run).log: after}, count=1, block=block_ms)

@@ -1,4 +1,4 @@
-"""Runs: what Redis has of one beside its log, and the lists of those under way and of those that are kept."""
+"""The lists of runs, parents and owners of runs, and the files of their messages (one run: `run_store`)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ...protocol.engine.loop import Loop, LoopLimits
 from ...protocol.messages import file_parts, is_file, picture_type, with_changed
 from ...protocol.state.labels import TRUSTED, Labels, marks_of
 from ..backoff import batches
-from ..broker.attempts import Attempt, CallId, Tokens, TracePlace, lane_token, place_of_run
-from ..broker.messages import Delivery, TaskMessage, delivery_task, unpack_task
+from ..broker.attempts import Attempt, CallId, Tokens, TracePlace, place_of_run
+from ..broker.messages import Delivery, TaskMessage, delivery_task
 from ..limits import (
     CLAIM_SECONDS,
     HELD_SECONDS,
@@ -36,7 +36,7 @@ from ..limits import (
 )
 from .connections import GroupedCommands
 from .definition import FORMAT
-from .entries import follow, loop_alarm
+from .entries import follow
 from .keys import (
     Condition,
     Keys,
@@ -50,7 +50,7 @@ from .keys import (
     recovery,
 )
 from .scripts import AsyncScript, Script
-from .slots import SPENT, Budget, left_of, sum_fields
+from .slots import Budget
 
 if TYPE_CHECKING:
     from .entries import Entry
@@ -178,7 +178,7 @@ def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
     `RedisError`.
     """
     for _ in range(RUN_LIST_DEEPEST):
-        owner, parent = RunStore.open(redis, prefix, run).fields(OWNER, PARENT)
+        [[owner, parent]] = RunList(redis, prefix).fields([run], OWNER, PARENT)
         if owner is not None or (above := Parent.read(parent)) is None:
             return owner
         run = above.call.run
@@ -188,7 +188,8 @@ def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
 def top_of(redis: Redis, prefix: str, run: str) -> str:
     """The run above a child run that nothing stands above; a run itself, where it is no child. Raises `RedisError`."""
     for _ in range(RUN_LIST_DEEPEST):
-        if (above := RunStore.open(redis, prefix, run).parent()) is None:
+        [[parent]] = RunList(redis, prefix).fields([run], PARENT)
+        if (above := Parent.read(parent)) is None:
             break
         run = above.call.run
     return run
@@ -229,171 +230,20 @@ def _absent(redis: Redis, prefix: str, names: Sequence[bytes]) -> list[bytes]:
 
 State = dict[str, str]
 """The fields of a run's state (see commit.lua)."""
-RawEntry = tuple[bytes, dict[bytes, bytes]]
-"""An entry of a log as it lies there: `entries.read_entry` takes it."""
 
 
-class RunStore:
-    """One run: what Redis has of it beside its log (see `log.History`). All of it raises `RedisError`."""
-
-    def __init__(self, redis: Redis, keys: Keys) -> None:
-        self._redis = redis
-        self._keys = keys
-
-    @classmethod
-    def open(cls, redis: Redis, prefix: str, run: str) -> Self:
-        """Make one for a run by its id."""
-        return cls(redis, Keys(prefix, run))
-
-    def state(self) -> State:
-        """Read all fields of the run's state; there are none where there is no such run."""
-        return _decoded(self._redis.hgetall(self._keys.state))
-
-    def fields(self, *names: str) -> list[str | None]:
-        """Read some fields of the run's state."""
-        return _texts(self._redis.hmget(self._keys.state, names))
-
-    def status(self) -> str | None:
-        """Read the run's status; None where there is no such run."""
-        return self.fields("status")[0]
-
-    def parent(self) -> Parent | None:
-        """Read whose call the run is to answer; None where it is no child."""
-        return Parent.read(self.fields(PARENT)[0])
-
-    def children(self) -> list[str]:
-        """List the child runs that calls of the run wait for."""
-        found: Any = self._redis.smembers(self._keys.children)
-        return sorted(run.decode() for run in found)
-
-    def lost_parts(self) -> list[str] | None:
-        """List what the server has lost of the run, without which it never runs; None where there is no such run."""
-        parts = {"definition": self._keys.definition, "log": self._keys.log, "statuses": self._keys.statuses}
-        with self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.hexists(self._keys.state, "status")
-            for key in parts.values():
-                pipeline.exists(key)
-            is_there, *found = pipeline.execute()
-        return [name for name, exists in zip(parts, found, strict=True) if not exists] if is_there else None
-
-    def held(self) -> list[CallId]:
-        """List the calls that wait for a person, the first of them first."""
-        found: Any = self._redis.zrange(self._keys.held, 0, -1)
-        return [CallId.of_member(self._keys.run, member.decode()) for member in found]
-
-    def has_lane(self, instance: str | None) -> bool:
-        """Whether the log has entries of an instance."""
-        return bool(self._redis.hexists(self._keys.lanes, lane_token(instance)))
-
-    def count_instances(self) -> int:
-        """Count the run's instances."""
-        found: Any = self._redis.llen(self._keys.instances)
-        return int(found)
-
-    def count_entries(self) -> int:
-        """Count the entries of the log."""
-        found: Any = self._redis.xlen(self._keys.log)
-        return int(found)
-
-    def extent(self) -> tuple[str, int, int]:
-        """Read the id of the newest entry, how many instances there are, and after how many ms the run expires."""
-        with self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.xrevrange(self._keys.log, count=1)
-            pipeline.llen(self._keys.instances)
-            pipeline.pttl(self._keys.state)
-            newest, instances, left_ms = pipeline.execute()
-        return newest[0][0].decode() if newest else "0-0", instances, left_ms
-
-    def entry(self, id_: str) -> dict[bytes, bytes]:
-        """Read an entry of the log as it lies there."""
-        found: Any = self._redis.xrange(self._keys.log, id_, id_)
-        return dict(found[0][1])
-
-    def span(self) -> tuple[str, str] | None:
-        """Read the ids of the run's first status and of its newest entry; None where there is no such run."""
-        with self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.xrange(self._keys.statuses, count=1)
-            pipeline.xrevrange(self._keys.log, count=1)
-            first, newest = pipeline.execute()
-        return (first[0][0].decode(), newest[0][0].decode()) if first and newest else None
-
-    def newest_entries(self, most: int, *, before: str | None = None) -> list[RawEntry]:
-        """Read the newest entries of the log, the last one first; with an id those before it."""
-        found: Any = self._redis.xrevrange(self._keys.log, f"({before}" if before is not None else "+", count=most)
-        return list(found)
-
-    def status_entries(self, most: int) -> list[RawEntry]:
-        """Read the entries that changed the run's status last, the newest last."""
-        found: Any = self._redis.xrevrange(self._keys.statuses, count=most)
-        with self._redis.pipeline(transaction=False) as pipeline:
-            for id_, _ in reversed(found):
-                pipeline.xrange(self._keys.log, id_, id_)
-            return [entry for page in pipeline.execute() for entry in page]
-
-    def files(self, digests: Sequence[str]) -> dict[str, bytes]:
-        """Read those of these files that the run has, and of the pictures of its tools."""
-        found = dict[str, bytes]()
-        for key in (self._keys.files, self._keys.pictures) if digests else ():
-            contents: Any = self._redis.hmget(key, digests)
-            found |= {digest: content for digest, content in zip(digests, contents, strict=True) if content is not None}
-        return found
-
-    def all_files(self) -> Iterator[tuple[str, bytes, bool]]:
-        """Read each file that the run has by its digest, and each picture of its tools; says whether it is one."""
-        for key in (self._keys.files, self._keys.pictures):
-            for digest, content in self._redis.hscan_iter(key):
-                yield digest.decode(), content, key == self._keys.pictures
-
-    def picture_digests(self) -> set[str]:
-        """List the pictures of the run's tools."""
-        found: Any = self._redis.hkeys(self._keys.pictures)
-        return {digest.decode() for digest in found}
-
-    def outbox(self) -> Iterator[tuple[CallId, Condition, TaskMessage]]:
-        """Read the calls that were sent and forgotten and are not done, how each stands, and its task."""
-        conditions: Any = self._redis.hgetall(self._keys.outbox)
-        tasks: Any = self._redis.hgetall(self._keys.outbox_tasks)
-        for member, task in tasks.items():
-            if (condition := Condition.read(conditions.get(member))) is not None:
-                yield CallId.of_member(self._keys.run, member.decode()), condition, unpack_task(task)
-
-    def count_outbox(self) -> int:
-        """Count the calls that were sent and forgotten and are not done."""
-        found: Any = self._redis.hlen(self._keys.outbox)
-        return int(found)
-
-    def amend(self, requests: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Take steps of an amendment, in one round trip (lua/amend.lua)."""
-        return Script(self._redis, "amend").run_all((self._keys, request) for request in requests)
-
-    def budgets(self, limits: LoopLimits) -> tuple[tuple[Budget, ...], dict[str, int]]:
-        """Read what the calls of the run's loop take from, the nearest first, and what is left of it."""
-        parent, *spent = self.fields(PARENT, *SPENT)
-        budgets = budgets_of(self._keys.run, limits, parent, *spent)
-        taken: Any = self._redis.hmget(Keys(self._keys.prefix, budgets[-1].run).budget, sum_fields(budgets))
-        return budgets, left_of(budgets, taken)
-
-    def loop_ends_ms(self) -> float | None:
-        """Read when the time of the run's loop is over, where that is limited."""
-        found: Any = self._redis.zscore(self._keys.leases, loop_alarm())
-        return found if found is None else float(found)
-
-
-async def wait_for_entry(redis: AsyncRedis, prefix: str, run: str, *, after: str, block_ms: int) -> None:
-    """Wait until the log of a run has an entry behind an id, for so long at most. Raises `RedisError`."""
-    await redis.xread({Keys(prefix, run).log: after}, count=1, block=block_ms)
-
-
-def _texts(values: Any) -> list[str | None]:
+def texts_of(values: Any) -> list[str | None]:
+    """Decode the values of some fields of a state."""
     return [value.decode("utf-8", "replace") if value is not None else None for value in values]
 
 
-def _decoded(state: Any) -> State:
+def decoded_state(state: Any) -> State:
+    """Decode all fields of a state."""
     return {key.decode(): value.decode("utf-8", "replace") for key, value in state.items()}
 
 
 class RunList:
-    """The runs of a backend. All of it raises `RedisError`."""
+    """The runs of a backend. Every method raises `RedisError`."""
 
     def __init__(self, redis: Redis, prefix: str) -> None:
         self._redis = redis
@@ -475,7 +325,7 @@ class RunList:
         with self._redis.pipeline(transaction=False) as pipeline:
             for run in runs:
                 pipeline.hmget(Keys(self._prefix, run).state, names)
-            return [_texts(found) for found in pipeline.execute()]
+            return [texts_of(found) for found in pipeline.execute()]
 
     def loads(self, runs: Sequence[str], *names: str) -> list[tuple[list[str | None], int, float | None, int, int]]:
         """Read of each run some fields of its state, how many calls are held, since when the oldest is, in ms, and how
@@ -491,9 +341,26 @@ class RunList:
                 pipeline.hlen(keys.outbox)
             found = iter(pipeline.execute())
         return [
-            (_texts(fields), held, oldest[0][1] if oldest else None, backlog, sent)
+            (texts_of(fields), held, oldest[0][1] if oldest else None, backlog, sent)
             for fields, held, oldest, backlog, sent in zip(found, found, found, found, found, strict=True)
         ]
+
+    def held_below(self, run: str) -> dict[str, int]:
+        """Count the held calls of each child run that calls of a run wait for, and of those below it; of one depth the
+        older runs come first.
+        """
+        found, level = dict[str, int](), [run]
+        while level:
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for name in level:
+                    keys = Keys(self._prefix, name)
+                    pipeline.smembers(keys.children)
+                    pipeline.zcard(keys.held)
+                answers: list[Any] = pipeline.execute()
+            found |= {name: held for name, held in zip(level, answers[1::2], strict=True) if held}
+            level = [child.decode() for children in answers[::2] for child in sorted(children)]
+        found.pop(run, None)
+        return found
 
     def note_traced(self, run: str, finished: str) -> None:
         """Note that a run was exported as spans up to its end, unless it is gone."""
@@ -515,7 +382,7 @@ class RunList:
                     for values in states
                 ]
             for run, state in zip(page, states, strict=True):
-                read = _decoded(state)
+                read = decoded_state(state)
                 if read and owner in (None, read.get(OWNER)):  # not one that is half written, or whose time is over
                     yield run, read
 

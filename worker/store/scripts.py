@@ -267,8 +267,3 @@ def codes_of(found: Any) -> dict[int, Code]:
     """The codes of a run by their numbers, from its hash; without what is none of ours."""
     numbered = ((text.decode("utf-8", "replace"), number.decode()) for text, number in found.items())
     return {int(number): Code.unpack(text) for text, number in numbered if number.isascii() and number.isdecimal()}
-
-
-def read_codes(redis: Redis, keys: Keys) -> dict[int, Code]:
-    """The codes of a run by their numbers. Raises `RedisError`."""
-    return codes_of(redis.hgetall(keys.codes))

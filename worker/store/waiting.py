@@ -1,12 +1,14 @@
-"""What calls of a run wait for that is no call of it: a queue that nobody serves, code that fits, a slot, another try,
-a person, that the run goes on (SPEC R17.3).
+"""The one answer to what calls of a run wait for that is no call of it: a queue that nobody serves, code that fits, a
+slot, another attempt, a person, a promised value, that the run goes on (SPEC R17.3).
 
-It is read from a few keys, however many calls there are, and names a few of them.
+A few keys are read, however many calls there are, and a few calls are named. The lanes of a run are read only where
+something was promised in it.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -15,23 +17,39 @@ from typing import Any, Final, TypeVar
 
 import msgpack
 from redis import Redis
+from redis.exceptions import RedisError
 
 from ...broker_config import Settings
 from ...protocol.engine.events import CallGivenBack
 from ...protocol.engine.loop import Stage
+from ...protocol.references import Reference
 from ..backoff import batches
 from ..broker.attempts import CallId, call_name
 from ..broker.messages import TaskMessage, pack, pack_task, unpack, unpack_task
-from ..errors import LetterNotFound
-from ..limits import AT_ONCE, LIES_MS, MOST_TOLD, WAITING_MOST, WAITING_RUNS_AT_ONCE
+from ..errors import InfrastructureError, LetterNotFound
+from ..limits import (
+    AT_ONCE,
+    CALL_RESULTS_LONGEST_SECONDS,
+    CALL_RESULTS_LONGEST_WAIT_SECONDS,
+    CALL_RESULTS_MOST_LANES,
+    CALL_RESULTS_QUIET_SECONDS,
+    LIES_MS,
+    MOST_TOLD,
+    WAITING_MOST,
+    WAITING_RUNS_AT_ONCE,
+)
 from .commits import DueRuns
-from .connections import redis_errors
+from .connections import connect, redis_errors
+from .definition import places_in
 from .entries import LOOP, moment_ms, read_entry
 from .held_calls import audit_record
 from .keys import Condition, Field, Keys, Kind, active_runs, probes, processes
 from .living import silent_processes
+from .run_list import RunList
+from .run_store import RunStore
 from .scripts import UNREADABLE, server_ms
 from .slots import slot_call, slots_key
+from .state import LaneState, RunState
 
 T = TypeVar("T")
 
@@ -54,11 +72,14 @@ class Waiting:
         return {"call": self.call, "for": self.for_, "reason": self.reason}
 
 
-def read_waiting(redis: Redis, keys: Keys) -> list[Waiting]:
-    """What calls of a run that has not ended wait for, as far as it is told. Raises `RedisError`."""
+def read_waiting(store: RunStore, run: RunState | None = None) -> list[Waiting]:
+    """Say what calls of a run that has not ended wait for. Calls that wait for promised values are looked for in the
+    lanes of `run`, or without it in the global lane and a few others. Raises `RedisError`.
+    """
+    redis, keys = store.redis, store.keys
     with redis.pipeline(transaction=False) as pipeline:
         pipeline.zrange(keys.leases, 0, WAITING_MOST - 1)
-        pipeline.hmget(keys.state, "status", GIVEN_BACK, "approve_ms", "amending", "plan", "loop")
+        pipeline.hmget(keys.state, "status", GIVEN_BACK, "approve_ms", "amending", "plan", "loop", "promises_due")
         pipeline.zrange(keys.held, 0, MOST_TOLD - 1, withscores=True)
         pipeline.hgetall(probes(keys.prefix))
         pipeline.hgetall(slots_key(keys.prefix))
@@ -67,11 +88,11 @@ def read_waiting(redis: Redis, keys: Keys) -> list[Waiting]:
     for answer in own:
         if isinstance(answer, Exception):
             raise answer
-    members, (status, given_back, approve_ms, amending, plan, loop), held = own
+    members, (status, given_back, approve_ms, amending, plan, loop, promises_due), held = own
     # These are everybody's: one that somebody has broken is mended by the sweep, and tells nothing until then.
     taken, limits, living = ({} if isinstance(shared, Exception) else shared for shared in (taken, limits, living))
     calls = [member for member in members if b"@" not in member.rpartition(b"\x1f")[2]]
-    if not calls and not limits and not held and status != b"paused":
+    if not calls and not limits and not held and status != b"paused" and promises_due is None:
         return []
     now_ms = server_ms(redis)
     is_planned = plan is not None or (loop is not None and loop.decode().partition(":")[0] == Stage.PLANNED)
@@ -99,7 +120,35 @@ def read_waiting(redis: Redis, keys: Keys) -> list[Waiting]:
                     )
                 else:
                     found += _of_condition(id_, condition, taken, now_ms)
-    return found[:MOST_TOLD]
+    promises = _promises(store, run, int(promises_due) - now_ms) if promises_due is not None else ()
+    return [*found[:MOST_TOLD], *promises]
+
+
+def _promises(store: RunStore, run: RunState | None, left_ms: int) -> Iterator[Waiting]:
+    """The calls that wait for what a schema has promised, as the log says it (SPEC R6.3, R11.6)."""
+    if run is None:
+        run = RunState(store.definition())
+        for instance in (None, *store.waiting_lanes(CALL_RESULTS_MOST_LANES)):
+            run.feed(store.lane(instance))
+    for lane in run.lanes.values():
+        missing = missing_in(lane, run)
+        for index in lane.open if missing else ():
+            call = lane.known[index]
+            places = [place for place in missing if call.readers_of(place) or any(map(place.overlaps, call.scopes))]
+            if places and not lane.call(index).is_held:
+                text = f"for {', '.join(map(str, places))}, which is promised and has not come: see `acts send`"
+                reason = f"{text}; in {max(0, left_ms) // 1000} s it is waited for no more"
+                yield Waiting(call_name(index, lane.instance), "promise", reason)
+
+
+def missing_in(lane: LaneState, run: RunState) -> list[Reference]:
+    """List the promised places that calls of a lane read and that have not come, unless the run waits for them no
+    more.
+    """
+    if moment_ms(run.gave_up) >= lane.laid_out_ms:
+        return []
+    named = places_in(lane.record.promised | lane.record.required)
+    return [place for place in sorted(named, key=str) if not lane.fold.exists(place)]
 
 
 def lies_in(condition: Condition) -> tuple[int, str] | None:
@@ -246,35 +295,59 @@ def _held_by(holder: str, run: str) -> str:
 # What stands here is a moment's: it is removed when the call has ended, and at most so many calls of a run stand here.
 
 
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    """A request that is made again."""
-
-    call: str | None
-    """The call's id within the run; None where it is the request of the run's own loop."""
-    type: str
-    message: str
-    tries: int
-    """How many have failed."""
-    again_in_seconds: float
-    """How long it is until the next try; 0 where that is under way."""
-
-
-def read_unanswered(redis: Redis, keys: Keys) -> list[Unanswered]:
-    """The requests of a run that were not answered yet, the soonest first. Raises `RedisError`."""
-    found: Any = redis.hgetall(keys.unanswered)
+def read_unanswered(store: RunStore) -> list[dict[str, Any]]:
+    """List the requests of a run that are made again, the soonest first: of each the `call` (None: the loop's own), the
+    error's `type` and `message`, how many `tries` have failed, `again_in_seconds`. Raises `RedisError`.
+    """
+    found: Any = store.redis.hgetall(store.keys.unanswered)
     if not found:
         return []
-    entries: Any = redis.hmget(keys.calls, list(found))
-    now_ms, told = server_ms(redis), list[Unanswered]()
+    entries: Any = store.redis.hmget(store.keys.calls, list(found))
+    now_ms, requests = server_ms(store.redis), list[dict[str, Any]]()
     for (member, packed), entry in zip(found.items(), entries, strict=True):
         attempt, tries, at_ms, type_, why = msgpack.unpackb(packed, unicode_errors="replace")
         condition = Condition.read(entry)
         if condition is not None and (condition.kind, condition.attempt) == (Kind.RUNNING, attempt):
-            id_ = CallId.of_member(keys.run, member.decode())
-            name = None if id_.instance == LOOP else id_.name
-            told.append(Unanswered(name, type_, why, tries, max(at_ms - now_ms, 0) / 1000))
-    return sorted(told, key=lambda one: one.again_in_seconds)
+            id_ = CallId.of_member(store.run, member.decode())
+            call, again = None if id_.instance == LOOP else id_.name, max(at_ms - now_ms, 0) / 1000
+            requests.append({"call": call, "type": type_, "message": why, "tries": tries, "again_in_seconds": again})
+    return sorted(requests, key=lambda one: float(one["again_in_seconds"]))
+
+
+# Calls that are sent and not awaited (SPEC R5.1), on a backend that is about to be ended.
+
+
+def await_background(
+    settings: Settings, deadline: float | None, say: Callable[[str], None] = lambda _: None
+) -> Sequence[DeadLetter]:
+    """Wait until everything sent and not awaited is done or dead; returns what is dead.
+
+    Waits until `deadline` (of `time.monotonic`), and says after some seconds what it waits for. Blocks on an event of
+    the server's for each look at the outboxes. Raises `InfrastructureError` where time is over or the server is gone.
+    """
+    begun = time.monotonic()
+    until = begun + CALL_RESULTS_LONGEST_SECONDS if deadline is None else deadline
+    has_said = False
+    try:
+        with connect(settings) as redis, redis.pubsub() as changes:
+            redis.config_set("notify-keyspace-events", "Khg")
+            changes.psubscribe(f"__keyspace@0__:{Keys(settings.key_prefix, '*').outbox}")
+            runs = RunList(redis, settings.key_prefix)
+            while left := sum(sent for *_, sent in runs.loads([*runs.under_way()], "status")):
+                now = time.monotonic()
+                if now >= until:
+                    raise InfrastructureError(
+                        f"{left} calls that were sent and forgotten were not done in time; they end now, with the "
+                        f"embedded backend"
+                    )
+                if now - begun >= CALL_RESULTS_QUIET_SECONDS and not has_said:
+                    has_said = True
+                    say(f"waiting for {left} calls that were sent and not awaited")
+                patience = CALL_RESULTS_LONGEST_WAIT_SECONDS if has_said else CALL_RESULTS_QUIET_SECONDS
+                changes.get_message(timeout=min(until - now, patience))
+            return DeadLetters(redis, settings).list()
+    except RedisError as error:
+        raise InfrastructureError(f"the embedded server ended: {error}") from error
 
 
 # Dead letters: fire-and-forget calls that failed for good, kept for operators (SPEC R5.3).

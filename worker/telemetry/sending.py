@@ -36,9 +36,9 @@ from ..backoff import batches
 from ..broker.attempts import TracePlace
 from ..errors import InfrastructureError, OtherFormat, RunNotFound, WorkerError
 from ..limits import AT_ONCE, DELAY_MS, SENDING_BATCH, SENDING_MOST_BYTES, SENDING_NS, WRITING_MS
-from ..store.keys import ENDED_STATUSES, Keys
-from ..store.log import History
-from ..store.run_list import RunList, RunStore
+from ..store.keys import ENDED_STATUSES
+from ..store.run_list import RunList
+from ..store.run_store import RunStore
 from ..store.scripts import server_ms
 from .spans import CHAT, RunSpans, Span, TracedRun
 
@@ -232,15 +232,14 @@ class TraceExport:
 
     def export(self, run: str) -> Exported:
         """Export a run as far as it has come. Raises `RunNotFound`, `OtherFormat`."""
-        keys = Keys(self._prefix, run)
-        if not (state := RunStore(self._redis, keys).state()):
-            raise RunNotFound(run)
-        traced, history = TracedRun.read(run, state), History(self._redis, keys)
+        store = RunStore.open(self._redis, self._prefix, run)
+        state = store.require_state()
+        traced = TracedRun.read(run, state)
         children: list[str] = []
         sent = 0
         if self._sender.samples(traced.place, traced.above):
-            spans = RunSpans(traced, history.definition(), history.codes, shows_content=shows_content())
-            sent = self._sender.send(_spans(spans, history, children.append))
+            spans = RunSpans(traced, store.definition(), store.codes, shows_content=shows_content())
+            sent = self._sender.send(_spans(spans, store, children.append))
         return Exported(run, traced.place.trace, sent, state["status"] in ENDED_STATUSES, tuple(children))
 
     def export_ended(self) -> Iterator[Exported]:
@@ -272,9 +271,9 @@ class TraceExport:
                     yield run, finished
 
 
-def _spans(spans: RunSpans, history: History, note_child: Callable[[str], None]) -> Iterator[Span]:
+def _spans(spans: RunSpans, store: RunStore, note_child: Callable[[str], None]) -> Iterator[Span]:
     """The spans of a log, and by the way the child runs that it tells of."""
-    for entry in history.entries():
+    for entry in store.entries():
         if entry.child is not None:
             note_child(entry.child)
         yield from spans.take(entry)

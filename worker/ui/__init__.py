@@ -1,9 +1,8 @@
 """The pages of runs: a web server that reads the log and steers runs (extra ui).
 
-`application`  routes
+`application`  routes, and streams that follow a run
 `server`       the server, from its socket to its end
 `access`       tokens, rights and refusals
-`following`    one reader of the log for all viewers of a run
 `page`         which question has which answer
 `opened`       a run, opened for one question
 `instances`    instances and calls

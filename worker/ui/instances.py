@@ -156,7 +156,7 @@ def _tally_of(run: OpenedRun, index: int) -> CallTally:
             f"a page has the text of {limits.OPENED_MOST_CALLS:,} calls, and not of call {index}: see `acts show`"
         )
     known = f"its calls are 0 to {max(tally.calls)}" if tally.calls else "it has no calls"
-    raise NoSuchCall(f"run {run.keys.run} has no call {index}: {known}")
+    raise NoSuchCall(f"run {run.store.run} has no call {index}: {known}")
 
 
 def _page(run: OpenedRun, places: range, is_wanted: Callable[[int], bool], most: int) -> tuple[list[int], str | None]:
@@ -231,7 +231,7 @@ def place(run: OpenedRun) -> dict[str, Any]:
         reference = read_scope(path if path.startswith(DAGGER) else DAGGER + path)
     except ExpressionError as error:
         raise BadQuery(f"path: {error}") from None
-    seen = run.history.seen(instance, at)
+    seen = run.store.seen(instance, at)
     logged = [Logged(entry.id, entry.message or {}, entry.call) for entry in seen]
     explained = explain(reference, logged, instance=instance)
     calls = _calls(run, instance)
@@ -271,7 +271,7 @@ def _value(run: OpenedRun, explained: Explanation, instance: str | None, at: str
         return {"missing": {"sentence": f"It cannot be read: {explained.conflict}", "why": []}}
     if explained.value is not MISSING:
         return {"value": shown(explained.value)}
-    found = absence(run.definition, run.history, explained.reference, instance=instance, at=at)
+    found = absence(run.definition, run.store, explained.reference, instance=instance, at=at)
     return {"missing": {"sentence": _sentence(explained.reference, found), "why": _why(found), "near": found.near}}
 
 

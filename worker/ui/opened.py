@@ -12,8 +12,6 @@ from functools import cached_property
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-from redis import Redis
-
 from ...broker_config import Settings
 from ...protocol.calls.call import Call
 from ...protocol.engine.events import Status
@@ -23,9 +21,8 @@ from ..client.results import Assembly, Result, deleted_instances, has_begun_call
 from ..errors import BadQuery, InstanceDeleted, InstanceNotFound
 from ..store.definition import Definition, LaneRecord
 from ..store.entries import Entry, id_key, moment_ms, read_entry
-from ..store.keys import Condition, Field, Keys
-from ..store.log import History
-from ..store.run_list import RunStore
+from ..store.keys import Condition, Field
+from ..store.run_store import RunStore
 from ..store.scripts import iso_date
 from ..store.state import RunState
 
@@ -95,12 +92,11 @@ class LaneTally:
 class Tally:
     """What the log of one run comes to. `lock` is to be held by whoever reads it or reads on."""
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
+    def __init__(self, store: RunStore) -> None:
         """Raises `RunNotFound`, `OtherFormat`, `RedisError`."""
         self.lock = Lock()
-        self._history = History(redis, keys)
-        self._store = RunStore(redis, keys)
-        self._state = RunState(self._history.definition())
+        self._store = store
+        self._state = RunState(store.definition())
         self.lanes: dict[str | None, LaneTally] = {}
         """In the order of their first entries."""
         self.calls: dict[int, CallTally] = {}
@@ -132,7 +128,7 @@ class Tally:
         """Read what is new, for so long at most; a page is read in any case. Raises `RedisError`."""
         self.of, self.is_whole = self._store.count_entries(), False
         until = time.monotonic() + seconds if seconds is not None else None
-        for entry in self._history.entries(after=self.last):
+        for entry in self._store.entries(after=self.last):
             self._apply(entry)
             self.last = entry.id
             self.read += 1
@@ -148,12 +144,12 @@ class Tally:
     def instances(self) -> list[str]:
         """The run's instances, in the order of the context; to be read only. Raises `RedisError`."""
         if self._store.count_instances() != len(self._instances):
-            self._instances = self._history.instances()
+            self._instances = self._store.instances()
         return self._instances
 
     def at_work(self, *, is_over: bool) -> dict[tuple[str | None, int], Condition]:
-        """What `History.at_work` says. Raises `RedisError`."""
-        return self._history.at_work(is_over=is_over)
+        """What `RunStore.at_work` says. Raises `RedisError`."""
+        return self._store.at_work(is_over=is_over)
 
     def standing(
         self, lane: LaneTally, instance: str | None, index: int, at_work: Mapping[tuple[str | None, int], Condition]
@@ -292,23 +288,17 @@ class Query:
 class OpenedRun:
     """A run that is there, in a format that is read here."""
 
-    redis: Redis
+    store: RunStore
     settings: Settings
-    keys: Keys
     state: Mapping[str, str]
     """The fields of its state."""
     tally: Tally
     query: Query
 
     @cached_property
-    def history(self) -> History:
-        """Its log."""
-        return History(self.redis, self.keys)
-
-    @cached_property
     def definition(self) -> Definition:
         """What it was submitted as."""
-        return self.history.definition()
+        return self.store.definition()
 
     @property
     def status(self) -> str:
@@ -337,16 +327,16 @@ class OpenedRun:
 
     def require_instance(self, name: str | None) -> None:
         """Raise `InstanceNotFound` for an instance that the run never had, `InstanceDeleted` for one that it had."""
-        if name is None or RunStore(self.redis, self.keys).has_lane(name):
+        if name is None or self.store.has_lane(name):
             return
         if name not in self.instances:  # one for which no call is has no lane
             if name in self.deleted:
-                raise InstanceDeleted(self.keys.run, name)
-            raise InstanceNotFound(self.keys.run, name, self.instances)
+                raise InstanceDeleted(self.store.run, name)
+            raise InstanceNotFound(self.store.run, name, self.instances)
 
     def entries(self, *lanes: str | None) -> list[Entry]:
         """The entries of lanes, in the order of the log. It costs nothing for the others."""
-        found = [entry for lane in dict.fromkeys(lanes) for entry in self.history.lane(lane)]
+        found = [entry for lane in dict.fromkeys(lanes) for entry in self.store.lane(lane)]
         return sorted(found, key=lambda entry: id_key(entry.id))
 
     def lanes(self, *instances: str | None, at: str | None = None) -> RunState:
@@ -357,9 +347,9 @@ class OpenedRun:
 
     def result(self, entries: Iterable[Entry], *instances: str, waits: bool = False) -> Result:
         """What comes of the entries of some lanes, the global one among them."""
-        assembly = Assembly(self.keys.run, self.definition, instances)
-        assembly.feed(entries, self.history.codes())
-        at_work = self.history.at_work(is_over=self.has_stopped) if self.has_begun_calls else {}
+        assembly = Assembly(self.store.run, self.definition, instances)
+        assembly.feed(entries, self.store.codes())
+        at_work = self.store.at_work(is_over=self.has_stopped) if self.has_begun_calls else {}
         return assembly.result(run_status(self.status), at_work, waits=waits)
 
     @property
@@ -431,7 +421,7 @@ def audit(run: OpenedRun) -> dict[str, Any]:
     before, until = run.query.moment("after"), time.monotonic() + limits.OPENED_SECONDS
     found: list[dict[str, Any]] = []
     while True:
-        page = RunStore(run.redis, run.keys).newest_entries(limits.OPENED_ENTRIES, before=before)
+        page = run.store.newest_entries(limits.OPENED_ENTRIES, before=before)
         for id_, fields in page:
             before = id_.decode()
             if Field.AUDIT in fields:

@@ -36,13 +36,13 @@ from .. import limits
 from ..client.control import Control, LoopControl
 from ..client.deployments import Overview
 from ..client.people import PlanControl
-from ..client.results import Descendants, Result, RunStatus, read_state, run_status, status_of
+from ..client.results import Descendants, Result, RunStatus, run_status, status_of
 from ..errors import BadQuery, NoSuchAnswer
 from ..store.connections import redis_errors
 from ..store.entries import LOOP, read_entry
 from ..store.held_calls import read_held
-from ..store.keys import ENDED_STATUSES, Keys
-from ..store.run_list import RunStore
+from ..store.keys import ENDED_STATUSES
+from ..store.run_store import RunStore
 from ..store.scripts import iso_date, server_ms
 from .instances import call, instance, instances, place
 from .opened import OpenedRun, Query, Tally, audit, log, shown, within
@@ -89,13 +89,13 @@ def _cursor(after: str) -> tuple[int, str]:
 
 def overview(run: OpenedRun) -> dict[str, Any]:
     """The answer `runs/RUN`."""
-    state, keys = run.state, run.keys
-    newest, instances, left_ms = RunStore(run.redis, keys).extent()
-    status = status_of(run.redis, keys)
-    now_ms = server_ms(run.redis)
+    state = run.state
+    newest, instances, left_ms = run.store.extent()
+    status = status_of(run.store)
+    now_ms = server_ms(run.store.redis)
     submitted, finished = _ms(state.get("submitted")), _ms(state.get("finished"))
     return {
-        "run": keys.run,
+        "run": run.store.run,
         "name": state.get("name"),
         "tags": state["tags"].split("\n") if state.get("tags") else [],
         "status": status["status"],
@@ -120,7 +120,7 @@ def overview(run: OpenedRun) -> dict[str, Any]:
 
 def _orders(run: OpenedRun) -> list[dict[str, Any]]:
     """Who has changed the status of a run, the newest last: submitted, forked, paused, resumed or cancelled it."""
-    entries = [read_entry(*entry) for entry in RunStore(run.redis, run.keys).status_entries(limits.MOST_ORDERS)]
+    entries = [read_entry(*entry) for entry in run.store.status_entries(limits.MOST_ORDERS)]
     return [{"id": entry.id, **entry.audit.to_dict()} for entry in entries if entry.audit is not None]
 
 
@@ -128,9 +128,9 @@ def held(run: OpenedRun) -> list[dict[str, Any]]:
     """The answer `runs/RUN/held`: the plan that is to be approved, where there is one, and the calls that have waited
     longest; those of child runs are among them.
     """
-    found = [*islice(read_held(run.redis, run.keys), limits.MOST_HELD), *Descendants(run.redis, run.keys).held()]
+    found = [*islice(read_held(run.store.redis, run.store.keys), limits.MOST_HELD), *Descendants(run.store).held()]
     found.sort(key=lambda call: call.since_ms)
-    answers = [call.to_dict(run.keys.run) for call in found[: limits.MOST_HELD]]
+    answers = [call.to_dict(run.store.run) for call in found[: limits.MOST_HELD]]
     parts = ("parameters", "scopes", "messages", "output")
     calls = within(each | {part: shown(each[part]) for part in parts if part in each} for each in answers)
     plan = _waiting_plan(run)
@@ -143,7 +143,7 @@ def _waiting_plan(run: OpenedRun) -> dict[str, Any] | None:
     def publisher() -> NoReturn:
         raise NotImplementedError("a page only reads")
 
-    about = run.keys.run, run.redis, run.settings
+    about = run.store, run.settings
     return PlanControl(*about, LoopControl(*about, publisher), Control(*about, publisher)).plan()
 
 
@@ -236,22 +236,22 @@ class Page:
 
     def _of(self, run: str, what: str, make: Callable[[OpenedRun], Any], query: Query, owner: str | None = None) -> Any:
         with redis_errors(self._settings):
-            keys = Keys(self._settings.key_prefix, self.find(run, owner))
-            state = read_state(self._redis, keys)
-            tally = self._tally(keys, state)
-            opened = OpenedRun(self._redis, self._settings, keys, state, tally, query)
+            store = RunStore.open(self._redis, self._settings.key_prefix, self.find(run, owner))
+            state = store.require_state()
+            tally = self._tally(store, state)
+            opened = OpenedRun(store, self._settings, state, tally, query)
             if what not in _COUNTED:
                 return make(opened)
             with tally.lock:
                 tally.read_on(self._reading_seconds)
                 return make(opened)
 
-    def _tally(self, keys: Keys, state: Mapping[str, str]) -> Tally:
+    def _tally(self, store: RunStore, state: Mapping[str, str]) -> Tally:
         """The counts of a run, kept of those that were looked at last. An id that was used again is another run."""
-        name = f"{keys.run} {state.get('submitted')}"
+        name = f"{store.run} {state.get('submitted')}"
         with self._lock:
             if (found := self._tallies.get(name)) is None:
-                found = self._tallies[name] = Tally(self._redis, keys)
+                found = self._tallies[name] = Tally(store)
             self._tallies.move_to_end(name)
             while len(self._tallies) > 1 and (
                 len(self._tallies) > limits.PAGE_KEPT or self._lanes() > limits.PAGE_MOST_LANES

@@ -31,9 +31,7 @@ from ..broker.attempts import Seen
 from ..errors import NoLoop, NoSuchCall, NoSuchTick
 from ..store.definition import Definition, LaneRecord
 from ..store.entries import LOOP, Entry, follow, id_key, moment_ms
-from ..store.keys import Keys
 from ..store.lane import gathers_of
-from ..store.log import History
 from ..store.state import RunState
 from .drawing import WORST_FIRST, Node, draw, layers_of
 from .opened import CallTally, OpenedRun, Tally, shown, within
@@ -70,7 +68,7 @@ def sent(run: OpenedRun) -> dict[str, Any]:
     entries = run.entries(None, instance or None)
     reading = _Reading(run, entries, instance or None, {index})
     if (call := reading.calls.get(index)) is None:
-        text = f"run {run.keys.run} has no call {name[:200]!r}: calls are named by their index, as 3 or 3:instance"
+        text = f"run {run.store.run} has no call {name[:200]!r}: calls are named by their index, as 3 or 3:instance"
         raise NoSuchCall(text)
     given, definition = reading.given.get(index), reading.definition
     if (seen := reading.shown.get(index)) is not None and not (given is not None and given.is_exact):
@@ -208,7 +206,7 @@ def _asked(call: Call, given: Given, definition: Definition) -> tuple[Sequence[A
 
 def _child_messages(run: OpenedRun, child: str) -> list[Any]:
     """The context of a child run as its log has it; nothing where it is gone."""
-    entries = History(run.redis, Keys(run.keys.prefix, child)).lane(None)
+    entries = run.store.other(child).lane(None)
     return [entry.message for entry in entries if entry.message is not None and entry.call is None]
 
 
@@ -236,7 +234,7 @@ class Counts:
         """Raises `RedisError`."""
         self._tally = run.tally
         self.has_stopped = run.has_stopped
-        self.at_work = run.tally.at_work(is_over=run.has_stopped) if run.has_begun_calls else {}
+        self.at_work = run.store.at_work(is_over=run.has_stopped) if run.has_begun_calls else {}
         self._running = Counter(
             index
             for instance, index in self.at_work
@@ -343,14 +341,14 @@ def _plan_tick(run: OpenedRun) -> int | None:
     asked = run.query.number("tick")
     if run.definition.request is None:
         if asked is not None:
-            raise NoLoop(f"run {run.keys.run} is not a request: it has no ticks")
+            raise NoLoop(f"run {run.store.run} is not a request: it has no ticks")
         return None
     ticks = {call.tick for call in run.tally.calls.values() if call.tick is not None}
     if asked is None:
         return max(ticks, default=0)
     _, _, now = run.state.get("loop", ":0").partition(":")
     if asked > int(now or 0):
-        raise NoSuchTick(f"run {run.keys.run} has no tick {asked}, its last is {now}")
+        raise NoSuchTick(f"run {run.store.run} has no tick {asked}, its last is {now}")
     return asked
 
 
@@ -382,15 +380,15 @@ def _graphs(tally: Tally, instance: str | None, record: LaneRecord, shared: Lane
 def conversation(run: OpenedRun) -> dict[str, Any]:
     """The answer `runs/RUN/conversation`: all ticks, or one with more of its texts. Raises `NoLoop`, `NoSuchTick`."""
     if run.definition.request is None:
-        raise NoLoop(f"run {run.keys.run} is not a request: it asks no model and has no ticks")
+        raise NoLoop(f"run {run.store.run} is not a request: it asks no model and has no ticks")
     wanted = run.query.number("tick")
     loop, said = Loop(), dict[int, dict[str, Any]]()
-    for entry in run.history.lane(LOOP):
+    for entry in run.store.lane(LOOP):
         loop = follow(loop, entry)
         _take(said, entry)
     asked = [tick for tick in loop.ticks if tick.number in said]
     if wanted is not None and wanted not in said:
-        raise NoSuchTick(f"run {run.keys.run} has asked {len(asked)} times: there is no tick {wanted}, the first is 0")
+        raise NoSuchTick(f"run {run.store.run} has asked {len(asked)} times: there is no tick {wanted}, the first is 0")
     chosen = [tick for tick in asked if wanted in (None, tick.number)]
     most = max(limits.SENT_LEAST_BYTES, min(limits.SHOW_BYTES, limits.ALL_BYTES // max(1, 4 * len(chosen))))
     brought = _brought(run)
