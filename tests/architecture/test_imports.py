@@ -291,7 +291,6 @@ OUTSIDE_THE_STORE = {
     "worker/recovery/overdue.py": 16,
     "worker/recovery/sweep.py": 20,
     "worker/runner/remote.py": 2,
-    "worker/telemetry/figures.py": 6,
 }
 """How often modules still make a key, a script or a command to Redis. No module comes in, and no number grows."""
 

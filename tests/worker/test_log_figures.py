@@ -29,6 +29,7 @@ from acts_celery.worker.broker.transport import shown_name
 from acts_celery.worker.process import BoundedNames, Tokens
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.store.keys import recovery
+from acts_celery.worker.store.living import QueueList
 from acts_celery.worker.telemetry.figures import Collection, LogReader, QueueFigures, QueueReader, RedisQueue
 from acts_celery.worker.telemetry.process_figures import OTHER, ProcessFigures
 
@@ -126,7 +127,7 @@ def test_the_age_of_the_sweep_counts_only_while_there_is_something_to_sweep(back
 
 
 def queue(backend: Backend, name: str = "instances") -> RedisQueue:
-    return RedisQueue(backend.redis, name)
+    return RedisQueue(QueueList(backend.redis, name))
 
 
 def truth(backend: Backend, name: str = "instances") -> int:

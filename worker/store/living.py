@@ -169,6 +169,41 @@ class QueueNote:
             return None
 
 
+def read_queue_note(redis: Redis, key_prefix: str, queue: str) -> QueueNote | None:
+    """Read what was noted of a queue; None where that is nothing. Raises `RedisError`."""
+    field: Any = redis.hget(queue_notes(key_prefix), queue)
+    return QueueNote.read(field)
+
+
+class QueueList:
+    """A queue in Redis: a list to whose left messages are put, and from whose right they are taken. Every
+    method raises `RedisError`.
+    """
+
+    def __init__(self, redis: Redis, key: str) -> None:
+        self._redis = redis
+        self._key = key
+
+    def count(self) -> int:
+        """Count the messages."""
+        found: Any = self._redis.llen(self._key)
+        return int(found)
+
+    def ends(self, left: int, right: int) -> tuple[int, list[bytes], list[bytes]]:
+        """Read at one moment how many messages there are, and so many of either end."""
+        with self._redis.pipeline(transaction=True) as pipeline:
+            pipeline.llen(self._key)
+            pipeline.lrange(self._key, 0, left - 1)
+            pipeline.lrange(self._key, -right, -1)
+            length, newest, oldest = pipeline.execute()
+        return length, newest, oldest
+
+    def part(self, start: int, most: int) -> list[bytes]:
+        """Read some messages, from a place on that is counted from the left."""
+        found: Any = self._redis.lrange(self._key, start, start + most - 1)
+        return list(found)
+
+
 class QueueNotes:
     """Notes what lies in queues, every few seconds. `broker` is where they lie, with names that begin with `prefix`."""
 

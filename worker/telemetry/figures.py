@@ -1,6 +1,6 @@
-"""The figures of log and queues as `acts metrics` shows them: gauges, read when they are asked for.
+"""Figures of the log and the queues as `acts metrics` shows them: gauges, read when they are asked for.
 
-Two that ask within a second are given the same figures. Where a server does not answer, its figures are left out, and
+Requests within one second get the same figures. Where a server does not answer, its figures are left out, and
 `acts_log_up` or `acts_broker_up` is 0.
 """
 
@@ -28,8 +28,8 @@ from ..broker.transport import broker_failures
 from ..errors import InfrastructureError
 from ..outages import Outage
 from ..store.connections import server_facts
-from ..store.keys import ENDED_STATUSES, queue_notes
-from ..store.living import QueuedMessage, QueueNote
+from ..store.keys import ENDED_STATUSES
+from ..store.living import QueuedMessage, QueueList, read_queue_note
 from ..store.run_list import RunList
 from ..store.scripts import server_ms
 from ..store.waiting import DeadLetters
@@ -45,38 +45,39 @@ _FIELDS: Final = ("status", "remaining", "running", "bytes")
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """One run under way."""
+    """Figures of one run under way."""
 
     status: str
     waiting: int
     running: int
     held: int
     held_since_ms: float | None
-    """Since when its oldest held call waits for a person."""
+    """When its oldest held call began to wait for a person."""
     sent: int
-    """What was sent and forgotten and is not done yet."""
+    """How many calls it has sent without waiting for them that are not done yet."""
     backlog: int
-    """Lanes whose turn to be published has not come yet."""
+    """How many of its lanes wait for their turn to be published."""
     written_bytes: int
 
     @classmethod
     def read(cls, found: Sequence[Any]) -> RunFigures | None:
-        """Of what Redis answers; None where the run has gone meanwhile."""
-        (status, remaining, running, written), held, since, backlog, sent = found
+        """Read the answer of `RunList.loads`; None where the run has gone meanwhile."""
+        (status, *numbers), held, since, backlog, sent = found
         if status is None:
             return None
+        remaining, running, written = (int(number or 0) for number in numbers)
         is_over = status in ENDED_STATUSES
-        running, held = _number(running), 0 if is_over else held
-        waiting = 0 if is_over else max(0, _number(remaining) - running - held)
-        return cls(status, waiting, running, held, since if held else None, sent, backlog, _number(written))
+        held = 0 if is_over else held
+        waiting = 0 if is_over else max(0, remaining - running - held)
+        return cls(status, waiting, running, held, since if held else None, sent, backlog, written)
 
 
 @dataclass(frozen=True, slots=True)
 class LogFigures:
-    """All of a backend."""
+    """Figures of all runs of a backend, and of the server of its log."""
 
     runs: Counter[str]
-    """Those under way, by status."""
+    """The runs under way, counted by status."""
     unread: int
     """How many of them no reading has taken yet."""
     oldest_seconds: float
@@ -84,7 +85,7 @@ class LogFigures:
     kept: int
     """How many have ended and are kept."""
     calls: Counter[str] = field(default_factory=Counter)
-    """Of the runs under way those that have not ended, by status."""
+    """The calls of runs under way that have not ended, counted by status."""
     backlog: Mapping[str, int] = field(default_factory=dict)
     """Lanes that are not in the queue yet, by the queue that they will be in."""
     written_bytes: int = 0
@@ -94,13 +95,13 @@ class LogFigures:
     sweep_seconds: float = 0.0
     """How long no sweep has reached both servers, while runs were under way."""
     memory_bytes: int = 0
-    """What the log's server has in use, whatever it is for; that of all nodes of a cluster."""
+    """The memory that the log's server has in use, for whatever; of a cluster that of all nodes."""
     most_memory_bytes: int = 0
-    """What it may have in use (`maxmemory`); 0 for no limit."""
+    """The memory that the server may have in use (`maxmemory`); 0 for no limit."""
 
 
 class LogReader:
-    """Reads them. All of it raises `RedisError` and `InfrastructureError`."""
+    """Reads the figures of the log. Raises `RedisError` and `InfrastructureError`."""
 
     def __init__(self, redis: Redis, settings: Settings, *, most_read: int = limits.MOST_READ) -> None:
         self._redis = redis
@@ -112,7 +113,7 @@ class LogReader:
         """When each run under way was read last, in ms, and what was found; that of the oldest reading first."""
 
     def read(self) -> LogFigures:
-        """As it is now."""
+        """Read the figures of now."""
         now = server_ms(self._redis)
         submitted = self._list.under_way()
         self._read_runs(submitted, now)
@@ -138,7 +139,7 @@ class LogReader:
         )
 
     def _read_runs(self, listed: Iterable[str], now: int) -> None:
-        """Read as many as may be."""
+        """Read as many runs as a reading may take."""
         names = dict.fromkeys(listed)
         self._runs = {name: found for name, found in self._runs.items() if name in names}
         new = [name for name in names if name not in self._runs]
@@ -153,15 +154,11 @@ class LogReader:
                     self._runs[name] = now, found
 
     def _sweep_seconds(self, submitted: Iterable[float], now: int) -> float:
-        """None sweeps where no run is under way, so that is no silence."""
+        """For how long there was no sweep. Where no run is under way none sweeps, and that is no silence."""
         since = min(submitted, default=None)
         if since is None:
             return 0.0
         return max(0.0, (now - max(since, self._list.last_sweep() or 0)) / 1000)
-
-
-def _number(found: str | None) -> int:
-    return int(found or 0)
 
 
 # What lies in the queues now, in tasks: several travel in one message, and its headers say how many.
@@ -174,7 +171,7 @@ def _number(found: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """One queue."""
+    """Figures of one queue."""
 
     tasks: int
     oldest_seconds: float | None
@@ -182,17 +179,16 @@ class QueueFigures:
 
 
 class RedisQueue:
-    """A queue in Redis, by what was read of it. All of it raises `RedisError`."""
+    """A queue in Redis, of which what was read before is known. Raises `RedisError`."""
 
-    def __init__(self, redis: Redis, key: str) -> None:
-        self._redis = redis
-        self._key = key
+    def __init__(self, queue: QueueList) -> None:
+        self._queue = queue
         self._known: deque[QueuedMessage] = deque()
         """From the left end without a gap."""
         self._mean_bytes = float(limits.BYTES_AT_ONCE)  # so that the first reading is of one message
 
     def read(self, until: float) -> QueueFigures:
-        """As it is now. A message that there was no time to read counts as one task."""
+        """Read the figures of now. A message that there was no time to read counts as one task."""
         length, end = self._look()
         while len(self._known) < length and time.monotonic() < until and self._read_older():
             length, end = self._look()
@@ -210,11 +206,7 @@ class RedisQueue:
         """The length of the queue and its right end at one moment; what was new at its left end is known now."""
         size = self._page_size() if not self._known else min(limits.FIGURES_END, self._page_size())
         while True:
-            with self._redis.pipeline(transaction=True) as pipeline:
-                pipeline.llen(self._key)
-                pipeline.lrange(self._key, 0, size - 1)
-                pipeline.lrange(self._key, -min(limits.FIGURES_END, size), -1)
-                length, page, end = pipeline.execute()
+            length, page, end = self._queue.ends(size, min(limits.FIGURES_END, size))
             messages = self._read(page)
             tags = [message.tag for message in messages]
             if self._known and self._known[0].tag in tags:
@@ -232,7 +224,7 @@ class RedisQueue:
         """Read on to the right of what is known; says whether there was anything."""
         size = self._page_size()
         tags = {message.tag for message in islice(reversed(self._known), size)}
-        page = self._read(self._redis.lrange(self._key, len(self._known), len(self._known) + size - 1))
+        page = self._read(self._queue.part(len(self._known), size))
         older = [message for message in page if message.tag not in tags]  # others have come at the left meanwhile
         self._known.extend(older)
         return bool(older)
@@ -240,42 +232,15 @@ class RedisQueue:
     def _page_size(self) -> int:
         return max(1, min(limits.MOST_AT_ONCE, int(limits.BYTES_AT_ONCE / self._mean_bytes)))
 
-    def _read(self, found: Any) -> list[QueuedMessage]:
+    def _read(self, found: Sequence[bytes]) -> list[QueuedMessage]:
         if found:
             self._mean_bytes = max(1.0, sum(map(len, found)) / len(found))
         return [QueuedMessage.read(raw) for raw in found]
 
 
-class UnreadQueue:
-    """A queue in Redis whose messages are not to be read. All of it raises `RedisError`."""
-
-    def __init__(self, redis: Redis, key: str, log: Redis, notes: str, name: str) -> None:
-        self._redis = redis
-        self._key = key
-        self._log = log
-        self._notes = notes
-        self._name = name
-        self._filled_since: float | None = None
-
-    def read(self) -> QueueFigures:
-        """As it is now, about: as many tasks to a message as in those looked at; as old as a worker has said or, where
-        none has for a while, as long as messages have been seen there.
-        """
-        length: Any = self._redis.llen(self._key)
-        field: Any = self._log.hget(self._notes, self._name)
-        now, note = time.time(), QueueNote.read(field)
-        if not length:
-            self._filled_since = None
-            return QueueFigures(0, 0.0)
-        self._filled_since = now if self._filled_since is None else self._filled_since
-        if note is None or now - note.at > limits.QUEUE_FRESH_SECONDS:
-            return QueueFigures(length, now - self._filled_since)
-        return QueueFigures(round(length * max(1.0, note.mean_tasks)), max(0.0, now - (note.sent or note.at)))
-
-
 class QueueReader:
-    """Reads the queues of these names; `redis` is the broker where it is one, whose keys begin with `prefix`. In the
-    `log` is what workers note of queues that may only be counted.
+    """Reads the queues of these names; `redis` is the broker where it is one, whose keys begin with `prefix`. The `log`
+    has what workers note of queues whose messages this user may only count.
     """
 
     def __init__(
@@ -290,18 +255,17 @@ class QueueReader:
     ) -> None:
         self._app = app
         self._names = tuple(names)
-        self._queues: dict[str, RedisQueue] = {}
-        self._unread: dict[str, UnreadQueue] = {}
-        for name in self._names:
-            if redis is None:
-                break
-            key = f"{prefix}{name}"
-            self._queues[name] = RedisQueue(redis, key)
-            self._unread[name] = UnreadQueue(redis, key, log or redis, queue_notes(key_prefix), name)
+        self._log = log or redis
+        self._key_prefix = key_prefix
+        lists = {name: QueueList(redis, f"{prefix}{name}") for name in self._names} if redis is not None else {}
+        self._lists = lists
+        self._queues = {name: RedisQueue(found) for name, found in lists.items()}
+        self._filled_since: dict[str, float] = {}
+        """Since when messages are seen in each queue that is only counted."""
         self._is_refused = False
 
     def read(self) -> Mapping[str, QueueFigures]:
-        """Each queue. Raises `RedisError` and `InfrastructureError`."""
+        """Read the figures of each queue. Raises `RedisError` and `InfrastructureError`."""
         if self._queues and not self._is_refused:
             until = time.monotonic() + limits.QUEUE_SECONDS
             try:
@@ -309,13 +273,28 @@ class QueueReader:
             except NoPermissionError:
                 self._is_refused = True
         if self._queues:
-            return {name: queue.read() for name, queue in self._unread.items()}
+            return {name: self._counted(name) for name in self._names}
         with broker_failures("the broker does not answer"), self._app.connection_for_read() as connection:
             return {name: QueueFigures(queue_length(connection, name), None) for name in self._names}
 
+    def _counted(self, name: str) -> QueueFigures:
+        """The figures of a queue whose messages are not read, about: as many tasks to a message as in those that a
+        worker has looked at; as old as it has noted or, where it has not for a while, as long as messages are seen.
+        """
+        assert self._log is not None
+        length, now = self._lists[name].count(), time.time()
+        if not length:
+            self._filled_since.pop(name, None)
+            return QueueFigures(0, 0.0)
+        since = self._filled_since.setdefault(name, now)
+        note = read_queue_note(self._log, self._key_prefix, name)
+        if note is None or now - note.at > limits.QUEUE_FRESH_SECONDS:
+            return QueueFigures(length, now - since)
+        return QueueFigures(round(length * max(1.0, note.mean_tasks)), max(0.0, now - (note.sent or note.at)))
+
 
 def queue_length(connection: Any, queue: str) -> int:
-    """The number of messages in a queue; one that was never used does not exist yet."""
+    """Count the messages in a queue; one that was never used does not exist yet."""
     with connection.channel() as channel:
         try:
             return int(channel.queue_declare(queue, passive=True).message_count)
@@ -332,7 +311,7 @@ T = TypeVar("T")
 
 
 class Collection(Collector):
-    """Collects when it is asked to; from any thread."""
+    """The figures for prometheus-client, which asks for them from any thread."""
 
     def __init__(self, log: LogReader, queues: QueueReader) -> None:
         self._log = log
@@ -343,11 +322,11 @@ class Collection(Collector):
         self._read_at = float("-inf")
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: to be registered is no reason to ask the servers."""
+        """Name no figure: to be registered is no reason to ask the servers."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """The figures of now, or of a second ago."""
+        """Read the figures, unless they were read within the last second."""
         with self._lock:
             if time.monotonic() - self._read_at > limits.FRESH_SECONDS:
                 began = time.monotonic()
@@ -373,7 +352,7 @@ class Collection(Collector):
 
 
 def log_metrics(found: LogFigures) -> Iterator[Metric]:
-    """What is in the log."""
+    """Make metrics of the figures of the log."""
     runs = {status: found.runs[status] for status in {*_RUN_STATUSES, *found.runs}}
     calls = {status: found.calls[status] for status in _CALL_STATUSES}
     yield _by("acts_runs", "Runs under way.", "status", runs)
@@ -394,7 +373,7 @@ def log_metrics(found: LogFigures) -> Iterator[Metric]:
 
 
 def queue_metrics(found: Mapping[str, QueueFigures]) -> Iterator[Metric]:
-    """What lies in the queues."""
+    """Make metrics of the figures of the queues."""
     tasks = {name: queue.tasks for name, queue in found.items()}
     oldest = {name: queue.oldest_seconds for name, queue in found.items() if queue.oldest_seconds is not None}
     yield _by(
