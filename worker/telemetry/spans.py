@@ -1,7 +1,7 @@
-"""A span, as plain values. Names and attributes are those of OpenTelemetry's semantic conventions for generative AI.
+"""The log of a run as spans, which are plain values here. Names and attributes come from OpenTelemetry's semantic
+conventions for generative AI; those that the conventions lack begin with `acts.`.
 
-What the conventions have no name for is `acts.…`. Attributes that show what models and tools are given, and what they
-answer, are there only where content is asked for.
+Attributes that show what models and tools are given, and what they answer, are there only where content is asked for.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STATUS: Final = "acts.status"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why what a span is about has failed."""
+    """The error of a span."""
 
     type: str
     message: str | None = None
@@ -61,11 +61,11 @@ class Span:
     end_ms: int
     fault: Fault | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    """Those that are None are left out."""
+    """The attributes; None stands for one that is left out."""
 
     @property
     def name(self) -> str:
-        """As the conventions form it."""
+        """The name that the conventions form."""
         return self.operation if self.about is None else f"{self.operation} {self.about}"
 
     @property
@@ -77,16 +77,15 @@ class Span:
 
 
 def fault_of(error: Mapping[str, Any] | None) -> Fault:
-    """Of a call's error, as the log has it."""
-    message = (error or {}).get("message")
-    return Fault(
-        str((error or {}).get("type") or "_OTHER"),
-        str(message)[: limits.SPANS_LONGEST] if message is not None else None,
-    )
+    """Make the fault of a call's error, as the log has it."""
+    found = error or {}
+    message = found.get("message")
+    text = str(message)[: limits.SPANS_LONGEST] if message is not None else None
+    return Fault(str(found.get("type") or "_OTHER"), text)
 
 
 def usage_attributes(usage: Any) -> dict[str, int]:
-    """The tokens that a request has used, where its provider has reported them."""
+    """Make the attributes of the tokens that a request has used, where its provider has reported them."""
     if (counts := reported(usage)) is None:
         return {}
     names = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.usage.cache_read.input_tokens")
@@ -94,7 +93,7 @@ def usage_attributes(usage: Any) -> dict[str, int]:
 
 
 def request_attributes(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a model was sent."""
+    """Make the attributes of the settings that a model was sent."""
     names = {
         "model": "gen_ai.request.model",
         "max_output_tokens": "gen_ai.request.max_tokens",
@@ -113,7 +112,7 @@ def request_attributes(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown_messages(messages: Iterable[Mapping[str, Any]]) -> str:
-    """Chat messages as the conventions write them."""
+    """Write chat messages as the conventions have them."""
     return as_json([{"role": each.get("role", "user"), "parts": _parts(each.get("content"))} for each in messages])
 
 
@@ -129,7 +128,7 @@ def _part(part: Any) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """A value as an attribute has it."""
+    """Write a value as an attribute has it."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -151,72 +150,55 @@ class _Known(NamedTuple):
     """As they were written, where content is asked for."""
 
 
-class _Begun(NamedTuple):
-    """What is known of a call before it ends, where the end does not say it."""
-
-    since_ms: int
-    child: str | None = None
-
-
+@dataclass(slots=True)
 class CallSpans:
     """The spans of one run's calls; fed in order."""
 
-    def __init__(
-        self,
-        place: TracePlace,
-        run: str,
-        definition: Definition,
-        codes: Callable[[], Mapping[int, Code]],
-        *,
-        shows_content: bool,
-    ) -> None:
-        """`place` is the span that the calls are part of."""
-        self._place = place
-        self._run = run
-        self._definition = definition
-        self._read_codes = codes
-        self._codes: Mapping[int, Code] = {}
-        self._shows_content = shows_content
-        self._lanes: dict[str | None, Mapping[int, _Known]] = {}
-        self._shared: dict[tuple[bytes, bool], Mapping[int, _Known]] = {}
-        """Those of the records that many lanes share."""
-        self._begun: dict[_Where, _Begun] = {}
-        self._again = Counter[_Where]()
-        self._failed: set[_Where] = set()
-
-    @property
-    def failed(self) -> int:
-        """How many calls have failed."""
-        return len(self._failed)
+    place: TracePlace
+    """The span that the calls are part of."""
+    run: str
+    definition: Definition
+    read_codes: Callable[[], Mapping[int, Code]]
+    shows_content: bool
+    failed: set[_Where] = field(default_factory=set)
+    """The calls that have failed."""
+    codes: Mapping[int, Code] = field(default_factory=dict)
+    _lanes: dict[str | None, Mapping[int, _Known]] = field(default_factory=dict)
+    _shared: dict[tuple[bytes, bool], Mapping[int, _Known]] = field(default_factory=dict)
+    """The calls of records that many lanes share."""
+    _begun: dict[_Where, tuple[int, str | None]] = field(default_factory=dict)
+    """When each call that is at work began, and the child run that answers it."""
+    _again: Counter[_Where] = field(default_factory=Counter)
+    """How often each call was undone, and run again."""
 
     def take(self, entry: Entry) -> Iterator[Span]:
-        """The spans that end with an entry of a lane of calls."""
+        """Yield the spans that end with an entry of a lane of calls."""
         if entry.amendment is not None:
-            self._definition = self._definition.amended(entry.amendment)
+            self.definition = self.definition.amended(entry.amendment)
         if entry.record is not None:
             self._lay_out(entry.instance, entry.record)
         if entry.undone is not None:
             undone = {(entry.instance, call) for call in entry.undone.calls}
             self._again.update(undone)
-            self._failed -= undone
+            self.failed -= undone
         elif entry.status is Status.RUNNING:
-            self._begun[entry.instance, entry.call] = _Begun(moment_ms(entry.id), entry.child)
+            self._begun[entry.instance, entry.call] = moment_ms(entry.id), entry.child
         yield from self._ended(entry)
 
     def _lay_out(self, instance: str | None, data: bytes) -> None:
         found = self._shared.get((data, instance is None))
         if found is None:
-            record = unpack_lane(data, self._definition.tools)
-            calls = self._definition.lane_calls(record, instance)
+            record = unpack_lane(data, self.definition.tools)
+            calls = self.definition.lane_calls(record, instance)
             found = {call.index: self._known(call) for call in calls}
-            if self._definition.are_same_everywhere(record):
+            if self.definition.are_same_everywhere(record):
                 self._shared[data, instance is None] = found
         before = self._lanes.get(instance)
         self._lanes[instance] = {**before, **found} if before else found
 
     def _known(self, call: Call) -> _Known:
         written = {key: value for key, value in call.raw.items() if not key.startswith("_")}
-        shown = as_json(written) if self._shows_content else None
+        shown = as_json(written) if self.shows_content else None
         return _Known(intern(call.tool), call.runner.executor, intern(call.runner.name), shown)
 
     def _ended(self, entry: Entry) -> Iterator[Span]:
@@ -225,76 +207,50 @@ class CallSpans:
             return
         index = element.element if element is not None else end.call
         known = self._lanes[entry.instance][call_of(index)]
-        begun = self._begun.pop((entry.instance, index), None)
-        id_, again = CallId(self._run, entry.instance, index), self._again[entry.instance, call_of(index)]
-        place = self._place.at(call_span(self._run, id_.member, again))
         end_ms = moment_ms(entry.id)
+        since_ms, child = self._begun.pop((entry.instance, index), (end_ms, None))
         took_ms = entry.spent.took_ms if entry.spent is not None else None
-        start_ms = end_ms - took_ms if took_ms is not None else begun.since_ms if begun is not None else end_ms
+        start_ms = end_ms - took_ms if took_ms is not None else since_ms
+        place = self.place.at(self._span(entry.instance, index))
+        above = self.place.span if element is None else self._span(entry.instance, call_of(index))
         fault = fault_of(end.error) if end.status is Status.FAILED else None
         if fault is not None and element is None:
-            self._failed.add((entry.instance, index))
-        has_child = begun is not None and begun.child is not None
-        is_agent = known.executor is Executor.DELEGATE and not has_child
-        yield Span(
-            AGENT if is_agent else TOOL,
-            known.runner or known.tool if is_agent else known.tool,
-            place,
-            self._above(entry.instance, index, again),
-            start_ms,
-            end_ms,
-            fault,
-            {
-                **self._attributes(entry, id_, known),
-                AGENT_NAME: (known.runner or None) if is_agent else None,
-                STATUS: end.status.value,
-            },
-        )
-        if not has_child and (cost := end.cost) is not None and cost.get("model"):
-            yield self._asked(place, start_ms, end_ms, cost)
+            self.failed.add((entry.instance, index))
+        is_agent = known.executor is Executor.DELEGATE and child is None
+        agent = (known.runner or None) if is_agent else None
+        about = {AGENT_NAME: agent, STATUS: end.status.value, **self._attributes(entry, index, known)}
+        yield Span(AGENT if is_agent else TOOL, agent or known.tool, place, above, start_ms, end_ms, fault, about)
+        if child is None and (cost := end.cost) is not None and cost.get("model"):
+            model = str(cost["model"])
+            request = {"gen_ai.request.model": model, "gen_ai.response.model": model, RUN: self.run}
+            asked, attributes = place.at(part_span(place.span, CHAT)), request | usage_attributes(cost.get("usage"))
+            yield Span(CHAT, model, asked, place.span, start_ms, end_ms, None, attributes)
 
-    def _above(self, instance: str | None, index: int, again: int) -> str:
-        """The span that one is part of: an element is part of its call's."""
-        if element_of(index) is None:
-            return self._place.span
-        return call_span(self._run, CallId(self._run, instance, call_of(index)).member, again)
+    def _span(self, instance: str | None, index: int) -> str:
+        """The id of the span of a call, or of an element."""
+        return call_span(self.run, CallId(self.run, instance, index).member, self._again[instance, call_of(index)])
 
-    def _attributes(self, entry: Entry, id_: CallId, known: _Known) -> dict[str, Any]:
-        code = self._code(entry.code)
+    def _attributes(self, entry: Entry, index: int, known: _Known) -> dict[str, Any]:
+        if entry.code is not None and entry.code not in self.codes:
+            self.codes = self.read_codes()
+        code = self.codes.get(entry.code) if entry.code is not None else None
         content = {}
-        if self._shows_content:
+        if self.shows_content:
             message = entry.message
             result = as_json(message.get("data", message)) if message is not None else None
             content = {"gen_ai.tool.call.arguments": known.parameters, "gen_ai.tool.call.result": result}
         return {
             "gen_ai.tool.name": known.tool,
-            "gen_ai.tool.call.id": id_.idempotency_key,
-            RUN: self._run,
-            "acts.instance": id_.instance,
-            "acts.call.index": call_of(id_.index),
-            "acts.element": element_of(id_.index),
+            "gen_ai.tool.call.id": CallId(self.run, entry.instance, index).idempotency_key,
+            RUN: self.run,
+            "acts.instance": entry.instance,
+            "acts.call.index": call_of(index),
+            "acts.element": element_of(index),
             "acts.attempts": entry.spent.attempts if entry.spent is not None else None,
             "acts.worker": code.worker if code is not None else None,
             "acts.code.version": code.version if code is not None else None,
             **content,
         }
-
-    def _code(self, number: int | None) -> Code | None:
-        if number is not None and number not in self._codes:
-            self._codes = self._read_codes()
-        return self._codes.get(number) if number is not None else None
-
-    def _asked(self, call: TracePlace, start_ms: int, end_ms: int, cost: Mapping[str, Any]) -> Span:
-        """What a model was asked for a call."""
-        model = str(cost["model"])
-        place = call.at(part_span(call.span, CHAT))
-        attributes = {
-            "gen_ai.request.model": model,
-            "gen_ai.response.model": model,
-            RUN: self._run,
-            **usage_attributes(cost.get("usage")),
-        }
-        return Span(CHAT, model, place, call.span, start_ms, end_ms, None, attributes)
 
 
 # The spans of a loop: each tick's plan, and what a model was asked for it.
@@ -302,103 +258,76 @@ class CallSpans:
 TICK: Final = "acts.tick"
 
 
-class _Open(NamedTuple):
-    """A request that was asked and not answered."""
-
-    since_ms: int
-    request: int
-    """Its index among the calls of the loop's lane."""
-    asked: RequestRecorded
-
-
+@dataclass(slots=True)
 class LoopSpans:
     """The spans of one run's loop; fed in order."""
 
-    def __init__(self, place: TracePlace, run: str, agent: str | None, *, shows_content: bool) -> None:
-        """`place` is the span of the loop."""
-        self.end: LoopEnded | None = None
-        """How the loop has ended."""
-        self.used = Counter[str]()
-        """The tokens of its requests, as `usage`."""
-        self._place = place
-        self._run = run
-        self._agent = agent
-        self._shows_content = shows_content
-        self._model: Any = None
-        """Which model was asked before: a request that was not answered goes to the same."""
-        self._open: _Open | None = None
-        self._plan_since_ms: int | None = None
-        self._times = Counter[int]()
-        """How often the request of an index has ended."""
-        self._plans = Counter[int]()
-        """How often the plan of a tick has."""
+    place: TracePlace
+    """The span of the loop."""
+    run: str
+    agent: str | None
+    shows_content: bool
+    end: LoopEnded | None = None
+    """How the loop has ended."""
+    used: Counter[str] = field(default_factory=Counter)
+    """The tokens of its requests, as `usage`."""
+    _model: Any = None
+    """The model that was asked before: a request that was not answered goes to the same."""
+    _asked: tuple[int, int, RequestRecorded] | None = None
+    """When the request that is under way was asked, in which tick, and what."""
+    _plan_since_ms: int | None = None
+    _times: Counter[int] = field(default_factory=Counter)
+    """How often the request of each tick has ended."""
+    _plans: Counter[int] = field(default_factory=Counter)
+    """How often the plan of each tick has ended: a loop that goes on after a failure plans its tick once more."""
 
     def take(self, entry: Entry) -> Iterator[Span]:
-        """The spans that end with an entry of the loop's lane."""
+        """Yield the spans that end with an entry of the loop's lane."""
         now_ms, tick = moment_ms(entry.id), entry.tick or 0
         for event in entry.loop:
             match event:
                 case RequestRecorded():
-                    self._open = _Open(now_ms, tick, event)
+                    self._asked = now_ms, tick, event
                     self._plan_since_ms = now_ms if self._plan_since_ms is None else self._plan_since_ms
                 case Answered(message):
                     usage = (event.cost or {}).get("usage") or message.get("usage")
                     fault = next((Fault(each.type, each.message) for each in event.errors if each.call is None), None)
-                    yield from self._answered(tick, now_ms, message.get("model"), usage, message.get("solution"), fault)
-                    yield from self._planned(tick, now_ms, fault)
+                    yield from self._ended(tick, now_ms, {**message, "usage": usage}, fault)
                 case LoopEnded():
                     self.end = event
-                    fault = Fault("_OTHER", event.reason)
-                    yield from self._answered(tick, now_ms, None, None, None, fault)
-                    yield from self._planned(tick, now_ms, fault)
+                    yield from self._ended(tick, now_ms, {}, Fault("_OTHER", event.reason))
 
-    def _answered(
-        self, tick: int, now_ms: int, model: Any, usage: Any, answer: Any, fault: Fault | None = None
-    ) -> Iterator[Span]:
-        """The request that is under way, where one is."""
-        if (open_ := self._open) is None:
-            return
-        self._open = None
-        member = CallId(self._run, LOOP, open_.request).member
-        place = self._place.at(call_span(self._run, member, self._times[open_.request]))
-        sent = request_attributes(open_.asked.config)
-        content = {}
-        if self._shows_content:
-            said = [{"role": "assistant", "content": as_json(answer)}] if answer is not None else []
+    def _ended(self, tick: int, now_ms: int, answer: Mapping[str, Any], fault: Fault | None) -> Iterator[Span]:
+        """Yield the request and the plan that are under way, where they are."""
+        plan = part_span(self.place.span, f"{PLAN} {tick} {self._plans[tick]}")
+        own = {RUN: self.run, CONVERSATION: self.run, TICK: tick}
+        if self._asked is not None:
+            (since_ms, request, asked), self._asked = self._asked, None
+            place = self.place.at(call_span(self.run, CallId(self.run, LOOP, request).member, self._times[request]))
+            self._times[request] += 1
+            attributes = {**own, **self._request(asked, answer)}
+            yield Span(CHAT, self._model, place, plan, since_ms, now_ms, fault, attributes)
+        if self._plan_since_ms is not None:
+            since_ms, self._plan_since_ms = self._plan_since_ms, None
+            self._plans[tick] += 1
+            own[AGENT_NAME] = self.agent
+            yield Span(PLAN, self.agent, self.place.at(plan), self.place.span, since_ms, now_ms, fault, own)
+
+    def _request(self, asked: RequestRecorded, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes of a request and its answer, which is empty where none came."""
+        model, usage, solution = (answer.get(name) for name in ("model", "usage", "solution"))
+        sent, content = request_attributes(asked.config), {}
+        if self.shows_content:
+            said = [{"role": "assistant", "content": as_json(solution)}] if solution is not None else []
             content = {
-                "gen_ai.input.messages": shown_messages(open_.asked.messages),
+                "gen_ai.input.messages": shown_messages(asked.messages),
                 "gen_ai.output.messages": shown_messages(said),
             }
         if (counts := reported(usage)) is not None:
             self.used.update(dict(zip(("input", "output", "cached"), counts, strict=True)))
-        name = self._model = sent.get("gen_ai.request.model") or model or self._model
-        attributes = {
-            **self._own(tick),
-            "gen_ai.request.model": name,
-            **sent,
-            "gen_ai.response.model": model,
-            **usage_attributes(usage),
-            **content,
-        }
-        yield Span(CHAT, name, place, self._plan(tick), open_.since_ms, now_ms, fault, attributes)
-        self._times[open_.request] += 1
-
-    def _planned(self, tick: int, now_ms: int, fault: Fault | None) -> Iterator[Span]:
-        """The plan that is being made, where one is: it has ended."""
-        if self._plan_since_ms is None:
-            return
-        since_ms, self._plan_since_ms = self._plan_since_ms, None
-        place = self._place.at(self._plan(tick))
-        self._plans[tick] += 1
-        own = {**self._own(tick), AGENT_NAME: self._agent}
-        yield Span(PLAN, self._agent, place, self._place.span, since_ms, now_ms, fault, own)
-
-    def _plan(self, tick: int) -> str:
-        """The span of a tick's plan. A loop that goes on after it had failed while asking plans the tick once more."""
-        return part_span(self._place.span, f"{PLAN} {tick} {self._plans[tick]}")
-
-    def _own(self, tick: int) -> Mapping[str, Any]:
-        return {RUN: self._run, CONVERSATION: self._run, TICK: tick}
+        self._model = sent.get("gen_ai.request.model") or model or self._model
+        names = {"gen_ai.request.model": self._model, **sent, "gen_ai.response.model": model}
+        return names | usage_attributes(usage) | content
 
 
 # A run's log as spans, entry by entry: nothing of it is kept but what later entries need.
@@ -406,13 +335,13 @@ class LoopSpans:
 # run            invoke_workflow; a child run is an invoke_agent below the call that it answers
 # its loop       invoke_agent, below it
 # a tick         plan, and below it what a model was asked: chat
-# a call         execute_tool; what a delegate without tools has carried out is invoke_agent
+# a call         execute_tool; that of a delegate without tools is invoke_agent
 # an element     execute_tool, below its call
 
 
 @dataclass(frozen=True, slots=True)
 class TracedRun:
-    """What the state of a run says of it."""
+    """The fields of a run's state that its spans need."""
 
     id: str
     name: str | None
@@ -421,11 +350,11 @@ class TracedRun:
     """The span that it was submitted under."""
     is_child: bool
     delegate: str | None
-    """Which one it is, of a child run."""
+    """The name of the delegate that a child run is."""
 
     @classmethod
     def read(cls, run: str, state: Mapping[str, str]) -> Self:
-        """From the fields of its state."""
+        """Read the fields of a state."""
         above = TracePlace.unpack(state.get(TRACE, ""))
         return cls(
             run,
@@ -438,7 +367,7 @@ class TracedRun:
 
     @property
     def place(self) -> TracePlace:
-        """Its own span."""
+        """The run's own span."""
         return place_of_run(self.id, self.above)
 
 
@@ -449,18 +378,16 @@ class RunSpans:
         self, run: TracedRun, definition: Definition, codes: Callable[[], Mapping[int, Code]], *, shows_content: bool
     ) -> None:
         self._run = run
-        is_loop = definition.request is not None
-        self._place = run.place
         self._agent = run.delegate if run.is_child else run.name
-        own = part_span(run.place.span, "loop")
-        place = run.place.at(own) if is_loop and not run.is_child else run.place
-        self._loop = LoopSpans(place, run.id, self._agent, shows_content=shows_content) if is_loop else None
-        self._loop_place = place
-        self._calls = CallSpans(place, run.id, definition, codes, shows_content=shows_content)
+        is_loop, place = definition.request is not None, run.place
+        if is_loop and not run.is_child:
+            place = place.at(part_span(place.span, "loop"))
+        self._loop = LoopSpans(place, run.id, self._agent, shows_content) if is_loop else None
+        self._calls = CallSpans(place, run.id, definition, codes, shows_content)
         self._end: tuple[int, RunStatusChanged] | None = None
 
     def take(self, entry: Entry) -> Iterator[Span]:
-        """The spans that end with an entry."""
+        """Yield the spans that end with an entry."""
         if isinstance(entry.event, RunStatusChanged):
             is_end = entry.event.status in ENDED_STATUSES
             self._end = (moment_ms(entry.id), entry.event) if is_end else None
@@ -470,29 +397,27 @@ class RunSpans:
             yield from self._calls.take(entry)
 
     def close(self) -> Iterator[Span]:
-        """The spans of the run itself, where it has ended with the entries so far."""
+        """Yield the spans of the run itself, where it has ended with the entries so far."""
         if self._end is None:
             return
         end_ms, event = self._end
-        run, fault = self._run, self._fault(event)
+        run, loop, times = self._run, self._loop, (self._run.submitted_ms, end_ms, self._fault(event))
         shared = {RUN: run.id, STATUS: event.status}
         above = run.above.span if run.above is not None else None
-        used = self._loop.used if self._loop is not None else None
-        agent = {AGENT_NAME: self._agent, CONVERSATION: run.id, **shared, **usage_attributes(used or None)}
+        used = usage_attributes(loop.used or None) if loop is not None else {}
+        agent = {AGENT_NAME: self._agent, CONVERSATION: run.id, **shared, **used}
         if run.is_child:
-            yield Span(AGENT, self._agent, self._place, above, run.submitted_ms, end_ms, fault, agent)
+            yield Span(AGENT, self._agent, run.place, above, *times, agent)
             return
-        if self._loop is not None:
-            place = self._loop_place
-            yield Span(AGENT, self._agent, place, self._place.span, run.submitted_ms, end_ms, fault, agent)
-        own: dict[str, Any] = {AGENT_NAME: run.name, **shared}
-        yield Span(WORKFLOW, run.name, self._place, above, run.submitted_ms, end_ms, fault, own)
+        if loop is not None:
+            yield Span(AGENT, self._agent, loop.place, run.place.span, *times, agent)
+        yield Span(WORKFLOW, run.name, run.place, above, *times, {AGENT_NAME: run.name, **shared})
 
     def _fault(self, event: RunStatusChanged) -> Fault | None:
         if event.status == "completed":
             return None
         loop = self._loop.end if self._loop is not None else None
         reason = event.reason or (loop.reason if loop is not None else None)
-        if reason is None and self._calls.failed:
-            reason = "a call failed" if self._calls.failed == 1 else f"{self._calls.failed} calls failed"
+        if reason is None and (failed := len(self._calls.failed)):
+            reason = "a call failed" if failed == 1 else f"{failed} calls failed"
         return Fault(event.status, reason)
