@@ -15,5 +15,6 @@
 `slots`         calls of a name at work at the same time, and budgets
 `living`        processes and MCP sessions that live
 `waiting`       what else calls wait for; dead letters
-`run_list`      runs under way and ended; files beside the log, by digest
+`run_store`     one run: its state, its log, what people do to it
+`run_list`      the lists of runs, their parents and owners, files of messages
 """
