@@ -46,8 +46,8 @@ from .keys import (
     due_runs,
     ended_runs,
 )
-from .run_list import OWNER, RawEntry, RunList, note_owned, owner_fields
-from .run_store import Head
+from .run_list import OWNER, RunList, note_owned, owner_fields
+from .run_store import Head, RawEntry
 from .scripts import Script, server_ms
 
 # Retention: every key that a run may have, to be given its expiry, measured or deleted.
