@@ -395,9 +395,6 @@ DOCUMENTS_MOST_WAITING: Final = 8
 """Calls of a visitor that are under way, all but one of which wait."""
 DOCUMENTS_MOST_ANSWERED: Final = 2**24
 
-# mcp/over_http
-MOST_CONNECTIONS: Final = 200
-
 # mcp/reading
 READING_MOST_BYTES: Final = 500_000
 """The most that an answer may be asked to hold of a value."""
@@ -412,6 +409,7 @@ MOST_PROBLEMS: Final = 5
 LONGEST_NAME: Final = 128
 
 # mcp/server
+MOST_CONNECTIONS: Final = 200
 SERVER_INPUT: Final = 0
 SERVER_AT_ONCE: Final = 65_536
 

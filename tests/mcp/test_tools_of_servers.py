@@ -26,7 +26,7 @@ from acts_celery.protocol import Rejected
 from acts_celery.worker.broker.messages import pack
 from acts_celery.worker.cli.serving import listed, mcp
 from acts_celery.worker.registry.activities import Registry
-from acts_celery.worker.registry.mcp_tools import Declaration, admit, read_admitted, register_tools, standings
+from acts_celery.worker.registry.mcp_tools import Declaration, admit, read_admitted, register_tools, tool_admissions
 from acts_celery.worker.runner.application import make_client_application
 from tests.environment import without_settings
 from tests.few import few
@@ -136,7 +136,7 @@ def test_a_tool_that_changes_after_it_was_admitted_is_refused_until_it_is_admitt
     settings = load(mcp={"web": faulty(tmp_path)}, mcp_admitted=str(tmp_path / "tools.json"))
     live = listed(settings, ["web"])["web"]
     assert not isinstance(live, WorkerError)
-    states = {each.tool.name: each.state for each in standings("web", live, read_admitted(settings)["web"])}
+    states = {each.tool.name: each.state for each in tool_admissions("web", live, read_admitted(settings)["web"])}
     assert (states["echo"], states["write"]) == ("changed", "gone")
     with local(mcp=settings.mcp, mcp_admitted=settings.mcp_admitted) as client:
         kind, message = outcome(client, "echo", text="x")
@@ -257,7 +257,7 @@ def test_a_tool_that_is_not_by_the_protocol_takes_no_other_away_not_even_while_w
         assert outcome(client, "echo", text="tea") == "tea"
     found = listed(load(mcp=servers), ["web"])["web"]
     assert not isinstance(found, WorkerError)
-    states = {each.tool.name: each for each in standings("web", found, {})}
+    states = {each.tool.name: each for each in tool_admissions("web", found, {})}
     assert (states["echo"].state, states[name].state) == ("new", "unfit")
     assert reason in states[name].problems[0]
 

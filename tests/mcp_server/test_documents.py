@@ -132,7 +132,7 @@ def test_a_process_that_has_ended_is_replaced_and_time_is_limited(
         some = Documents(backend.settings)
         body, ben = message(document=chain(300)), Principal("ben", frozenset(("read",)))
         for _ in range(2):
-            done = await some.carried_out(body, ben)
+            done = await some.run(body, ben)
             assert done is not None
             assert not done.result.is_error
             [process] = some._idle
@@ -140,7 +140,7 @@ def test_a_process_that_has_ended_is_replaced_and_time_is_limited(
             await process.wait()
         monkeypatch.setattr("acts_celery.worker.limits.SPENT_SECONDS", -1.0)
         with pytest.raises(Refused, match="later") as refusal:
-            await some.carried_out(body, ben)
+            await some.run(body, ben)
         assert (refusal.value.status, "Retry-After" in refusal.value.headers) == (429, True)
         await some.close()
 

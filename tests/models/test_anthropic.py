@@ -30,10 +30,9 @@ from acts_celery import (
 )
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.schemas import compiled
-from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
 from acts_celery.worker.agent.asking import Candidate, PartialAnswers, answered
 from acts_celery.worker.agent.clients import Bounds
-from acts_celery.worker.agent.openai_chat import OpenAIChat
+from acts_celery.worker.agent.dialects import AnthropicMessages, OpenAIChat
 from acts_celery.worker.agent.prices import PROFILES
 from acts_celery.worker.agent.sdk_model import Dialect, SdkModel
 from acts_celery.worker.registry.models import ModelRequest, Reported, Words, ignore

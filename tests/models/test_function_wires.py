@@ -22,12 +22,11 @@ from acts_celery.protocol.requests import compose, read_request, render
 from acts_celery.protocol.requests.streaming import GrowingAnswer
 from acts_celery.protocol.requests.tool_texts import TOOLS, Function, function_schema
 from acts_celery.protocol.schemas import compiled
-from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
-from acts_celery.worker.agent.called import Called
 from acts_celery.worker.agent.clients import Bounds
+from acts_celery.worker.agent.dialects import AnthropicMessages, OpenAIChat
 from acts_celery.worker.agent.fitting import Fitted, Fitting
-from acts_celery.worker.agent.openai_chat import OpenAIChat
-from acts_celery.worker.agent.sdk_model import Dialect, SdkModel, Written
+from acts_celery.worker.agent.sdk_model import Dialect, SdkModel, StreamedAnswer
+from acts_celery.worker.agent.streamed_calls import CallAssembler
 from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.registry.models import ModelRequest, ignore
 
@@ -540,7 +539,7 @@ def anthropic_streams(draw: st.DrawFn) -> tuple[list[Call], list[Any]]:
 
 def runs(dialect: Dialect, events: Sequence[Any]) -> tuple[list[Any], list[Any] | None]:
     """The calls that begin while an answer comes, and all of them; None where it is invalid."""
-    written = Written("m", 100_000, called=Called(FUNCTIONS))
+    written = StreamedAnswer("m", 100_000, calls=CallAssembler(FUNCTIONS))
     growing, begun = GrowingAnswer(), list[Any]()
     try:
         for event in events:

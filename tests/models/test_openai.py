@@ -34,10 +34,10 @@ from acts_celery import (
 )
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.broker_config.models import ProfileName
-from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
 from acts_celery.worker.agent.clients import TRACEPARENT, Bounds
-from acts_celery.worker.agent.openai_chat import (
+from acts_celery.worker.agent.dialects import (
     ASK,
+    AnthropicMessages,
     OpenAIChat,
     anthropic_messages,
     in_turns,

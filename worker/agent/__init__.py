@@ -9,10 +9,9 @@
 `model_calls`         a delegate or a latent call as one request
 `fitting`             a request as its provider takes it
 `wire_schema`         the schema that a provider enforces
-`called`              function calls, assembled from the pieces of a stream
+`streamed_calls`      function calls, assembled from the pieces of a stream
 `sdk_model`           models behind a provider's SDK
-`openai_chat`         endpoints that speak OpenAI's Chat Completions
-`anthropic_messages`  Anthropic's Messages
+`dialects`            OpenAI's Chat Completions and Anthropic's Messages
 `prices`              known models: limits and prices
 `scripted`            models for tests: scripts, recordings, fakes
 """

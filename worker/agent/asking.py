@@ -1,7 +1,7 @@
-"""Asking until there is an answer, or no time left (SPEC R13.4).
+"""Asking models until there is an answer, or no time left (SPEC R13.4).
 
-What may pass - 429, 5xx, no connection - is asked again after `Retry-After`, else after a wait that doubles. Where a
-model has others to fall back on, each is asked once in their order before anything is waited for.
+After an error that may pass - 429, 5xx, no connection - a model is asked again after `Retry-After`, else after a wait
+that doubles. Where it has fallbacks, each is asked once in their order before each wait.
 """
 
 from __future__ import annotations
@@ -54,11 +54,10 @@ from ..registry.models import (
     ignore,
 )
 from ..runner.rooms import Asked, Failed, SendPart
-from .anthropic_messages import AnthropicMessages
 from .clients import Bounds
+from .dialects import AnthropicMessages, OpenAIChat
 from .fitting import findings_of, fit_schema, fitted_functions
-from .openai_chat import OpenAIChat
-from .prices import load_prices, price_of, profile_of
+from .prices import Profile, load_prices, price_of, profile_of
 from .scripted import RecordedModel, ScriptedModel
 from .sdk_model import Dialect, SdkModel
 
@@ -75,14 +74,15 @@ class Candidate:
     name: str
     is_fallback: bool = False
     configured: ConfiguredModel | None = None
-    """Says what it costs."""
+    """The settings of the model, for its price."""
 
-    def priced(self, answer: Answer, request: ModelRequest) -> Answer:
-        """An answer of it, with what it cost."""
-        return replace(answer, nanodollars=self.price(answer.usage, request), is_fallback=self.is_fallback)
+    def billed(self, answer: Answer, request: ModelRequest, began: float) -> Answer:
+        """An answer of the model with its cost, and its duration since `began`."""
+        cost, seconds = self.price(answer.usage, request), time.monotonic() - began
+        return replace(answer, nanodollars=cost, is_fallback=self.is_fallback, duration_seconds=seconds)
 
     def price(self, usage: Usage | None, request: ModelRequest) -> int | None:
-        """What a request costs by that usage; where that is not all, with as much output as there may be."""
+        """The cost of a request by its usage; if that is not whole, with as much output as there may be."""
         if self.configured is None or usage is None:
             return None
         most = request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS)
@@ -95,8 +95,12 @@ async def answered(
 ) -> Answer:
     """The answer of the first candidate that has one, within so many seconds. Raises `ModelError`.
 
-    A request of whose answer a piece has come is not asked again: calls of that piece may have begun.
+    Loading an SDK takes none of that time. A request is not repeated once a piece of its answer has come: calls of that
+    piece may have begun.
     """
+    for candidate in candidates:
+        if isinstance(candidate.model, Loading):
+            await candidate.model.prepare()
     began = time.monotonic()
     has_begun, deadline = False, asyncio.timeout(seconds)
     error: ModelError = Unreachable(f"the model has not answered within {seconds:g} seconds (request_seconds)")
@@ -115,27 +119,26 @@ async def answered(
                 wait_seconds = _BACKOFF.seconds(attempt + 1)
                 for candidate in candidates:
                     own = replace(request, config={**request.config, "model": candidate.name})
-                    began += await _loaded(candidate.model, deadline)
                     try:
-                        answer = await candidate.model.ask(own, partial(take, candidate))
-                        return replace(candidate.priced(answer, request), duration_seconds=time.monotonic() - began)
+                        return candidate.billed(
+                            await candidate.model.ask(own, partial(take, candidate)), request, began
+                        )
                     except ModelError as raised:
                         error = raised
-                        if (part := error.answer) is not None:
-                            spent_seconds = time.monotonic() - began
-                            error.answer = replace(candidate.priced(part, request), duration_seconds=spent_seconds)
+                        if error.answer is not None:
+                            error.answer = candidate.billed(error.answer, request, began)
                     if not error.is_transient:
                         raise error
                     if has_begun:
                         raise Truncated(f"the answer broke off: {error}", answer=error.answer) from error
                     if error.retry_after_seconds:  # 0 says that it may be asked again, and not that it helps
-                        # Those who were sent away together do not come back together.
+                        # Requests that were refused together do not come back together.
                         wait_seconds = error.retry_after_seconds * random.uniform(1.0, limits.ASKING_SPREAD)
                 if time.monotonic() - began + wait_seconds >= seconds:
                     raise error
                 tries = (attempt + 1) * len(candidates)
-                said = "%s: %.500r; try %d, asked again in %.1f s"  # a server's words may have several lines
-                logger.warning(said, type(error).__name__, str(error), tries, wait_seconds)
+                text = "%s: %.500r; try %d, asked again in %.1f s"  # a server's words may have several lines
+                logger.warning(text, type(error).__name__, str(error), tries, wait_seconds)
                 failed(error, tries, wait_seconds)
                 await asyncio.sleep(wait_seconds)
     except TimeoutError:
@@ -144,27 +147,15 @@ async def answered(
     raise error
 
 
-async def _loaded(model: Model, deadline: asyncio.Timeout) -> float:
-    """Have a model load what it takes to ask it, which is not the time of its answer. Returns the seconds it took."""
-    if not isinstance(model, Loading):
-        return 0.0
-    when, began = deadline.when(), time.monotonic()
-    deadline.reschedule(None)
-    await model.prepare()
-    seconds = time.monotonic() - began
-    deadline.reschedule(when + seconds if when is not None else None)
-    return seconds
-
-
-# Making a model from its settings: which provider is which code. A client is made when its model is first asked.
+# Models made from their settings. A client is made when its model is first asked.
 
 _SDKS: Final[Mapping[str, Dialect]] = {"openai": OpenAIChat(), "anthropic": AnthropicMessages()}
-"""Providers that are asked over the network. Each name is that of an extra, and of the SDK that it brings."""
+"""The providers that are asked over the network, by the name of their extra and of the SDK that it brings."""
 PROVIDERS: Final = (*_SDKS, "scripted")
 
 
 def make_model(configured: ConfiguredModel, registry: Registry, on_thread: OnThread, bounds: Bounds) -> Model:
-    """The model. Raises `WorkerError` where it cannot be had: no such provider, no file, no SDK, no key."""
+    """A model for these settings. Raises `WorkerError` where a provider, a file, an SDK or a key is missing."""
     made = _made(configured, registry, on_thread, bounds)
     return made if configured.recording is None else RecordedModel(made, configured, Path(configured.recording))
 
@@ -177,27 +168,28 @@ def _made(configured: ConfiguredModel, registry: Registry, on_thread: OnThread, 
         return ScriptedModel.load(Path(configured.name))
     if provider in _SDKS:
         if find_spec(provider) is None:
-            raise WorkerError(
-                f"model {configured.model}: its Python package is missing: pip install 'acts-celery[{provider}]'"
-            )
+            text = f"its Python package is missing: pip install 'acts-celery[{provider}]'"
+            raise WorkerError(f"model {configured.model}: {text}")
         if lacks_key(configured):
             raise WorkerError(f"model {configured.model}: it has no key: set ACTS_MODEL_API_KEY")
         return SdkModel(_SDKS[provider], configured, bounds)
-    known = ", ".join((*PROVIDERS, *registry.models))
-    raise WorkerError(
-        f"model {configured.model}: unknown provider {provider!r}; there are {known}, and functions registered with "
-        "@model in ACTS_ACTIVITIES"
-    )
+    known = f"{', '.join((*PROVIDERS, *registry.models))}, and functions registered with @model in ACTS_ACTIVITIES"
+    raise WorkerError(f"model {configured.model}: unknown provider {provider!r}; there are {known}")
+
+
+def _profile(configured: ConfiguredModel) -> Profile | None:
+    """The profile of a model that is asked over the network; None for any other, which takes all requests."""
+    dialect = _SDKS.get(configured.provider)
+    return profile_of(configured, dialect.url) if dialect is not None else None
 
 
 def unenforced(configured: ConfiguredModel, schema: Any, *, is_native: bool) -> tuple[str | None, tuple[Finding, ...]]:
-    """Why a model's provider enforces nothing of a schema, None where it does, and the places at which it does not
-    (SPEC R12.8); `is_native` where the tools go as functions. Who is asked otherwise than over the network takes any.
+    """The reason why a model's provider enforces nothing of a schema, None where it does, and the places at which it
+    does not (SPEC R12.8); `is_native` where the tools go as functions.
     """
-    dialect = _SDKS.get(configured.provider)
-    if dialect is None or configured.enforce != "auto":
+    profile = _profile(configured)
+    if profile is None or configured.enforce != "auto":
         return None, ()
-    profile = profile_of(configured, dialect.url)
     if is_native:
         return None, tuple(findings_of(fitted_functions(functions_of(schema), profile)[1]))
     written = fit_schema(schema, profile)
@@ -205,49 +197,47 @@ def unenforced(configured: ConfiguredModel, schema: Any, *, is_native: bool) -> 
 
 
 def writes_texts(configured: ConfiguredModel) -> bool:
-    """Whether a model may be held to a schema in which `_json` texts stand for what it cannot say (SPEC R12.6). A
-    scripted one may repeat what such a model has written.
+    """Whether a model may be held to a schema with `_json` texts for what that cannot express (SPEC R12.6). A scripted
+    one may repeat the answers of such a model.
     """
-    dialect = _SDKS.get(configured.provider)
-    if dialect is None:
+    if (profile := _profile(configured)) is None:
         return configured.provider == "scripted"
-    rules = profile_of(configured, dialect.url).rules
-    return configured.enforce == "auto" and rules is not None and rules.is_closed
+    return configured.enforce == "auto" and profile.rules is not None and profile.rules.is_closed
 
 
 def most_tools(configured: ConfiguredModel) -> int | None:
-    """How many tools a model can be offered as functions, beside the one of its output (SPEC R12.8). None where its
-    tools go otherwise, or its provider names no limit.
+    """The most tools that a model can be offered as functions, besides the one of its output (SPEC R12.8); None where
+    its tools go otherwise, or its provider names no limit.
     """
-    dialect = _SDKS.get(configured.provider)
-    most = profile_of(configured, dialect.url).most_functions if dialect is not None else None
+    profile = _profile(configured)
+    most = profile.most_functions if profile is not None else None
     return most - 1 if most is not None and configured.wire == TOOLS else None
 
 
 def missing_settings(configured: ConfiguredModel, config: Mapping[str, Any]) -> list[str]:
-    """The settings of a `config` that a model's provider does not have. A function is given all of them."""
+    """The settings of a `config` that a model's provider does not have. A function gets all of them."""
     dialect = _SDKS.get(configured.provider)
     return [key for key in SAMPLING if config.get(key) is not None and dialect and key not in dialect.settings]
 
 
 def lacks_key(configured: ConfiguredModel) -> bool:
-    """Whether its provider asks for a key and there is none; at an address of one's own none may be needed."""
+    """Whether the key is missing that the provider asks for; a configured address may need none."""
     return configured.provider in _SDKS and configured.base_url is None and configured.api_key is None
 
 
-# Whether a request fits the context of a model, where the operator has said how many tokens that has.
+# Requests and the context of a model, where the operator has said how many tokens that has.
 #
-# Only the model's own tokenizer knows. In requests as the engine writes them a token has 3.3 to 4 bytes; in a text of
-# long words 13, and in a row of blanks any number. So a request is kept back only where it cannot fit by any of these.
-# Where it may not fit, it is sent, since servers refuse what is too long, and a line in the log says so: some cut it
-# silently.
+# Only the model's own tokenizer counts exactly. In requests as the engine writes them a token has 3.3 to 4 bytes;
+# in a text of long words 13, and in a row of blanks any number. So a request is kept back only where it cannot fit by
+# any of these. Where it may not fit, it is sent, since servers refuse a request that is too long, and a line in the log
+# says so: some cut it silently.
 
 
 _REPEATED: Final = re.compile(rb"(.)\1{3,}", re.DOTALL)
 
 
 def verify_fits(request: ModelRequest, model: ConfiguredModel) -> None:
-    """Raises `ContextTooLong` where the request is too long for the model by any count."""
+    """Raise `ContextTooLong` where the request is too long for the model by any count."""
     if model.context_tokens is None:
         return
     written = compact([list(request.messages), request.schema]).encode()
@@ -262,7 +252,7 @@ def verify_fits(request: ModelRequest, model: ConfiguredModel) -> None:
     logger.warning("%s in one request (its context_tokens): it may be refused, or cut off", size)
 
 
-# The models of a process: asking the one that a request names, and those that it falls back on (SPEC R13.11).
+# The models of a process: asking the one that a request names, and its fallbacks (SPEC R13.11).
 
 
 class Models:
@@ -286,9 +276,9 @@ class Models:
         self._made: dict[ConfiguredModel, Model] = {}
 
     async def ask(self, request: ModelRequest, on_text: OnText = ignore) -> Answer:
-        """The answer of the model that `config.model` names, else of `ACTS_MODEL`, or of a fallback of it.
+        """The answer of the model that `config.model` names, else of `ACTS_MODEL`, or of a fallback.
 
-        Raises `ModelError`, and whatever a function raises that is registered as a model.
+        Raises `ModelError`, and all that a function raises that is registered as a model.
         """
         name = request.config.get("model")
         configured = self._known.find(name)
@@ -316,17 +306,17 @@ class Models:
         return answer
 
     def asked(self, name: str | None) -> tuple[ConfiguredModel, ...]:
-        """Those that may answer a request to a model of that name."""
+        """The models that may answer a request to a model of that name."""
         return self._known.asked(name)
 
     async def close(self) -> None:
-        """Close the connections to all of them."""
+        """Close the connections to all models."""
         for model in self._made.values():
             if isinstance(model, Listing):
                 await model.close()
 
     def _candidates(self, request: ModelRequest, models: Iterable[ConfiguredModel]) -> list[Candidate]:
-        """Those of the models whose context the request may fit, one at least. Raises `ContextTooLong`."""
+        """The models whose context the request may fit, one at least. Raises `ContextTooLong`."""
         found, refused = list[Candidate](), list[ContextTooLong]()
         for place, each in enumerate(models):
             try:
@@ -351,45 +341,45 @@ def verify_models(settings: Settings, registry: Registry) -> None:
 
 
 def bounds_of(settings: Settings) -> Bounds:
-    """How much a process takes from providers."""
+    """The limits of a process on what it takes from providers."""
     return Bounds(int(settings.limit_message_bytes), settings.concurrency)
 
 
-# Sending on an answer while it is written: its text, each time that more calls of it are complete, or that more has
-# come of an output that is a text (SPEC R13.8, R13.12), and what the provider reports of its usage (SPEC R13.3).
+# Parts of an answer, sent while it is written: its text, when more of its calls are complete, or an output that is a
+# text has grown (SPEC R13.8, R13.12), and the usage that the provider reports (SPEC R13.3).
 #
 # One part is under way at a time, and the next one holds all that has come meanwhile; a slow broker makes them fewer.
-# Each has the whole text so far: it may come twice, late or not at all. The log keeps each, so of a long answer not
-# every call makes a part: from the eighth on, each part has a quarter more calls than the one before. Of an output ten
-# parts are made in a second at most, and each has a thirty-second more of it.
+# Each has the whole text so far: it may come twice, late or not at all. The log keeps each, so not every call of a long
+# answer makes a part: from the eighth on, each part has a quarter more calls than the one before. An output makes at
+# most ten parts in a second, each a thirty-second longer than the one before.
 
 
 _BEGIN: Final = '{"'
-"""What words begin with, and only there, since each quote in them is escaped."""
+"""The beginning of words, which is nowhere else in them, since each quote is escaped."""
 
 
 class PartialAnswers:
-    """Sends parts as long as it is entered; `send` is called on the event loop. Where nobody wants the text, they have
-    only what is reported.
+    """Sends the parts of an answer while the context is entered; `send` is called on the event loop. Without
+    `tells_text` they have only the reported usage.
     """
 
     def __init__(self, send: SendPart, *, tells_text: bool = True) -> None:
         self._send = send
         self._tells_text = tells_text
         self._reported: Reported | None = None
-        """What was reported last: each part has it, since one may be lost."""
+        """The usage that was reported last: each part has it, since one may be lost."""
         self._is_sent = True
-        """Whether a part had it."""
+        """Whether a part had that usage."""
         self._growing = GrowingAnswer()
         self._calls = 0
         self._next = 1
-        """With how many calls the next part is sent."""
+        """The number of calls with which the next part is sent."""
         self._next_written = 1
-        """With how many bytes of an output the next part is sent."""
+        """The bytes of an output with which the next part is sent."""
         self._output = ""
-        """What of the output was sent."""
+        """The output as far as it was sent."""
         self._has_words = False
-        """Whether what has come are words beside calls."""
+        """Whether the pieces are words next to calls."""
         self._working: asyncio.Task[None] | None = None
         self._is_over = False
 
@@ -402,7 +392,7 @@ class PartialAnswers:
             self._working.cancel()
 
     def _take(self, piece: str | Reported) -> None:
-        """Take in a piece of the answer."""
+        """Take in a piece of the answer, or its usage so far."""
         if self._is_over:
             return
         if isinstance(piece, Reported):
@@ -413,13 +403,13 @@ class PartialAnswers:
             self._working = asyncio.get_running_loop().create_task(self._work())
 
     def _read(self, piece: str) -> None:
-        """Read on."""
+        """Read a piece of the text."""
         has_words, self._has_words = self._has_words, isinstance(piece, Words)
-        if has_words and (not self._has_words or piece.startswith(_BEGIN)):  # it goes on otherwise, or was asked again
+        if has_words and (not self._has_words or piece.startswith(_BEGIN)):  # calls follow, or it was asked again
             self._growing, self._next_written, self._output = GrowingAnswer(), 1, ""
         try:
             self._calls += len(self._growing.feed(piece))
-        except Unreadable:  # what is wrong is said where the whole answer is read
+        except Unreadable:  # reading the whole answer reports the error
             self._is_over = True
 
     @property
@@ -445,19 +435,19 @@ class PartialAnswers:
                 elif not is_sent:
                     await self._send("", self._reported)
         except WorkerError as error:
-            logger.warning("what comes of an answer waits for its end: %s", error)
+            logger.warning("the parts of an answer wait for its end: %s", error)
             self._is_over = True
         finally:
             self._working = None
 
 
-# Probing a model: whether it can be had, and whether it is there, without asking it anything that costs.
+# Probing a model: whether it can be made, and answers, without a request that costs.
 
 _BOUNDS: Final = Bounds(answer_bytes=1_000_000, connections=1)
 
 
 async def probed(configured: ConfiguredModel, registry: Registry) -> str:
-    """What is known of the model now that it was probed. Raises `WorkerError` where it cannot be had, or reached."""
+    """A sentence about the model after probing it. Raises `WorkerError` where it cannot be made, or reached."""
     model = make_model(configured, registry, _nowhere, _BOUNDS)
     if not isinstance(model, Listing):
         return f"{configured.model} can be loaded"
@@ -468,7 +458,7 @@ async def probed(configured: ConfiguredModel, registry: Registry) -> str:
     except InvalidAnswer:
         names = []
     except BadRequest as error:
-        if error.status not in (404, 405):  # it has no list, and that is all it says
+        if error.status not in (404, 405):  # it only has no list
             raise
         names = []
     finally:

@@ -22,7 +22,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import SequenceMatcher
-from itertools import zip_longest
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -30,6 +29,7 @@ from typing import Any, Final
 from ...broker_config import ConfiguredModel
 from ...protocol.analysis.sample_values import sample
 from ...protocol.errors import json_text
+from ...protocol.limits import MOST
 from ...protocol.schemas import compiled, referred
 from .. import limits
 from ..errors import WorkerError
@@ -50,62 +50,53 @@ from ..registry.models import (
     Unreachable,
     Usage,
     answer_text,
-    count_of,
 )
 from .clients import without_key
 
-# How a request differs from those that were recorded: said for people, of the one that is most like it.
+# The difference between a request and the recorded one that is most like it, in words for people.
 
 
 def difference(request: ModelRequest, recorded: Sequence[Mapping[str, Any]]) -> str:
-    """Where the request parts from the recorded one that is most like it; empty where none was recorded."""
+    """Where a request differs from the most similar recorded one; empty where none was recorded."""
     if not recorded:
         return ""
-    asked = request.shown
-    number, nearest = max(enumerate(recorded, start=1), key=lambda each: _likeness(asked, each[1]))
-    return f"; of {len(recorded)} recorded requests the nearest is number {number}: {_first(asked, nearest)}"
+    ours = _parts(request.shown)
+    number, nearest = max(enumerate(map(_parts, recorded), start=1), key=lambda each: _likeness(ours, each[1]))
+    return f"; of {len(recorded)} recorded requests the nearest is number {number}: {_first_difference(ours, nearest)}"
 
 
-def _likeness(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> tuple[float, bool]:
-    ours, theirs = _messages(asked), _messages(recorded)
-    same = _same(ours, theirs)
-    one, other = (each[same][: limits.SCRIPTED_COMPARED] if same < len(each) else "" for each in (ours, theirs))
-    likeness = SequenceMatcher(None, one, other).quick_ratio()  # 1 where both are empty
-    return same + likeness, asked["settings"] == recorded.get("settings")
-
-
-def _messages(request: Mapping[str, Any]) -> list[str]:
+def _parts(request: Mapping[str, Any]) -> dict[str, str]:
+    """The texts of a request by name: its messages in order, its settings, its schema."""
     messages = request.get("messages")
-    return [_difference_text(message) for message in messages] if isinstance(messages, list) else []
+    named = enumerate(messages if isinstance(messages, list) else ())
+    found = {f"message {number}": _part_text(message) for number, message in named}
+    return found | {f"its {name}": _part_text(request.get(name)) for name in ("settings", "schema")}
 
 
-def _first(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> str:
-    for number, (ours, theirs) in enumerate(zip_longest(_messages(asked), _messages(recorded))):
-        if ours is None or theirs is None:
-            change = "not there any more" if ours is None else "new"
-            return f"message {number} is {change}: {(ours or theirs)[: limits.AROUND]}"
-        if ours != theirs:
-            return f"in message {number} {_parted(ours, theirs)}"
-    for name in ("settings", "schema"):
-        if asked[name] != recorded.get(name):
-            return f"in its {name} {_parted(_difference_text(asked[name]), _difference_text(recorded.get(name)))}"
+def _likeness(ours: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[float, bool]:
+    """How many messages are equal before the first that is not, and how similar that one is."""
+    pairs = [(name, ours.get(name, ""), theirs.get(name, "")) for name in {**ours, **theirs} if "message" in name]
+    equal = next((at for at, (_, one, other) in enumerate(pairs) if one != other), len(pairs))
+    _, one, other = pairs[equal] if equal < len(pairs) else ("", "", "")
+    likeness = SequenceMatcher(None, one[: limits.SCRIPTED_COMPARED], other[: limits.SCRIPTED_COMPARED]).quick_ratio()
+    return equal + likeness, ours["its settings"] == theirs["its settings"]
+
+
+def _first_difference(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    for name in max(ours, theirs, key=len):
+        now, then = ours.get(name), theirs.get(name)
+        if now is None or then is None:
+            change = "not there any more" if now is None else "new"
+            return f"{name} is {change}: {(now or then or '')[: limits.AROUND]}"
+        if now != then:
+            at = next((at for at, (one, other) in enumerate(zip(now, then, strict=False)) if one != other), 0)
+            start = max(at - limits.AROUND, 0)
+            now, then = (f"{'…' if start else ''}{each[start : at + limits.AROUND]}" for each in (now, then))
+            return f"in {name} stood {then!r} where now is {now!r}"
     return "it was recorded as another version reads it"
 
 
-def _parted(ours: str, theirs: str) -> str:
-    at = _same(ours, theirs)
-    start = max(at - limits.AROUND, 0)
-    now, then = (f"{'…' if start else ''}{each[start : at + limits.AROUND]}" for each in (ours, theirs))
-    return f"stood {then!r} where now is {now!r}"
-
-
-def _same(ours: Sequence[str], theirs: Sequence[str]) -> int:
-    """How many elements, or characters, are the same before the first that differs."""
-    pairs = enumerate(zip_longest(ours, theirs))
-    return next((at for at, (one, other) in pairs if one != other), len(ours))
-
-
-def _difference_text(value: Any) -> str:
+def _part_text(value: Any) -> str:
     """A message as `role: content`, and any other value as JSON."""
     if isinstance(value, Mapping) and value.keys() == {"role", "content"} and isinstance(value["content"], str):
         return f"{value['role']}: {value['content']}"
@@ -118,15 +109,40 @@ def _difference_text(value: Any) -> str:
 
 Entry = Mapping[str, Any]
 
-_TYPES: Final = {"asked": str, "model": str, "words": str, "provider_data": str, "request": dict, "usage": dict}
-_ANSWERS: Final = {"output", "answer", "error"}
-_KEYS: Final = {"when", "times", *_TYPES, *_ANSWERS}
 _SHAPE: Final = (
     'a list of {"when": TEXT or [TEXTS], "output": VALUE} or {"when": …, "answer": {"calls": […], …}} or '
     '{"when": …, "error": {"type": "RateLimited", "message": TEXT}}'
 )
 _KINDS: Final = (BadRequest, ContextTooLong, InvalidAnswer, RateLimited, Refused, Truncated, Unreachable)
 _ERRORS: Final[Mapping[str, type[ModelError]]] = {kind.__name__: kind for kind in _KINDS}
+_TEXT: Final = {"type": "string"}
+_COUNT: Final = {"type": "integer", "minimum": 0, "maximum": MOST}
+_ENTRY: Final = {
+    "type": "object",
+    "properties": {
+        "when": {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]},
+        "times": {"type": "integer", "minimum": 1},
+        "output": True,
+        "answer": {"type": ["object", "string"]},
+        "error": {
+            "type": "object",
+            "properties": {"type": {"enum": [*_ERRORS]}, "message": _TEXT, "text": _TEXT},
+            "required": ["type", "message"],
+            "additionalProperties": False,
+        },
+        "usage": {
+            "type": "object",
+            "properties": {"input": _COUNT, "output": _COUNT, "cached": _COUNT, "is_whole": {"type": "boolean"}},
+            "required": ["input", "output"],
+            "additionalProperties": False,
+        },
+        "request": {"type": "object"},
+        **dict.fromkeys(("asked", "model", "words", "provider_data"), _TEXT),
+    },
+    "oneOf": [{"required": [name]} for name in ("output", "answer", "error")],
+    "additionalProperties": False,
+}
+"""The schema of an entry."""
 
 
 def read_entries(path: Path) -> list[Entry]:
@@ -140,8 +156,9 @@ def read_entries(path: Path) -> list[Entry]:
         raise WorkerError(f"the scripted model's {path} is not JSON: {error}") from error
     if not isinstance(entries, list):
         raise WorkerError(f"the scripted model's {path} must be {_SHAPE}")
+    schema = compiled(_ENTRY)
     for index, entry in enumerate(entries):
-        if not _is_entry(entry):
+        if schema.problems(entry):
             raise WorkerError(f"the scripted model's {path}, entry {index}: it must be {_SHAPE}")
     return entries
 
@@ -185,43 +202,6 @@ def _lines(text: str) -> Iterator[Any]:
 def _text(entry: Entry) -> str:
     answer = entry.get("answer", {"calls": [], "output": entry.get("output")})
     return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-
-
-def _is_entry(entry: Any) -> bool:
-    if not isinstance(entry, dict) or not entry.keys() <= _KEYS or len(entry.keys() & _ANSWERS) != 1:
-        return False
-    when, times = entry.get("when", []), entry.get("times", 1)
-    texts = [when] if isinstance(when, str) else when
-    return (
-        isinstance(texts, list)
-        and all(isinstance(text, str) for text in texts)
-        and isinstance(times, int)
-        and not isinstance(times, bool)
-        and times >= 1
-        and isinstance(entry.get("answer", {}), dict | str)
-        and all(isinstance(entry[key], kind) for key, kind in _TYPES.items() if key in entry)
-        and ("error" not in entry or _is_error(entry["error"]))
-        and ("usage" not in entry or _is_usage(entry["usage"]))
-    )
-
-
-def _is_error(error: Any) -> bool:
-    return (
-        isinstance(error, dict)
-        and error.keys() <= {"type", "message", "text"}
-        and error.get("type") in _ERRORS
-        and isinstance(error.get("message"), str)
-        and isinstance(error.get("text", ""), str)
-    )
-
-
-def _is_usage(usage: Mapping[str, Any]) -> bool:
-    counts = {key: value for key, value in usage.items() if key != "is_whole"}
-    known = {"input", "output", "cached"}
-    is_counted = {"input", "output"} <= counts.keys() <= known and all(
-        count_of(one) is not None for one in counts.values()
-    )
-    return is_counted and isinstance(usage.get("is_whole", True), bool)
 
 
 class NoAnswer(BadRequest):

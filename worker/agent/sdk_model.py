@@ -10,12 +10,15 @@ import asyncio
 import hashlib
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Final, Protocol
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
 
 from ...broker_config import ConfiguredModel
 from ...protocol.requests.tool_texts import OUTPUT, REQUIRED
@@ -35,9 +38,11 @@ from ..registry.models import (
     Usage,
     Words,
 )
-from .called import (
+from .clients import PLAIN, Bounds, client_options, error_in_body, errors_of, extra_body, verify_content
+from .fitting import Fitted, Fitting
+from .streamed_calls import (
     THINKING,
-    Called,
+    CallAssembler,
     Piece,
     WholeCharacters,
     bounded,
@@ -47,14 +52,12 @@ from .called import (
     restored,
     whole,
 )
-from .clients import PLAIN, Bounds, client_options, error_in_body, errors_of, verify_content
-from .fitting import Fitted, Fitting
 
 _EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
-_OF_SCHEMAS: Final = frozenset({400, 422, 500, 501})
+_REFUSES_SCHEMAS: Final = frozenset({400, 422, 500, 501})
 """The statuses with which servers refuse a schema; that it was the schema shows when they take the request without."""
-_OF_FIELDS: Final = frozenset({400, 422})
+_REFUSES_FIELDS: Final = frozenset({400, 422})
 """The statuses with which servers refuse fields of messages that they do not know."""
 _TOO_MUCH: Final = (
     "what the provider said beside the answer is not kept, and not sent back: it has more than a fourth of "
@@ -64,131 +67,129 @@ _STRAY: Final = (
     "the answer is a function call, and no functions were offered: answer with the text of one JSON object (a model "
     'that is to call functions has "wire": "tools" in its settings)'
 )
-_THOUGHTS: Final = ("thinking", "redacted_thinking")
+_THOUGHT_TYPES: Final = ("thinking", "redacted_thinking")
 
 
 @dataclass
-class Written:
-    """What has come of an answer. Whatever a server leaves out, or fills with something else, counts as not said."""
+class StreamedAnswer:
+    """An answer as far as it has come. A field that a server leaves out, or fills with something else, is missing."""
 
     model: str
     most_bytes: int
     most_tokens: int | None = None
-    """How many it may write, where that is set."""
+    """How many tokens it may have, where that is set."""
     usage: Usage | None = None
     finish: str | None = None
-    """Why it ended: `stop`, `length` or `content_filter`; None where it has not said."""
+    """Why it ended: `stop`, `length` or `content_filter`; None where the server has not said."""
     refusal: str = ""
-    called: Called | None = None
-    """The calls of functions, where the tools go as functions: then the text is made of them."""
+    calls: CallAssembler | None = None
+    """The function calls, where the tools go as functions: then the text is made of them."""
     has_stray_calls: bool = False
-    """Whether it calls functions, and none were offered."""
+    """Whether functions are called though none were offered."""
     size: int = 0
     """How many bytes have come."""
     pieces: list[str] = field(default_factory=list)
-    told: str = ""
-    """What is to be told of words beside calls."""
-    giver: str = ""
-    """Whom the provider's own data is sent back to."""
-    _own: list[Mapping[str, Any]] = field(default_factory=list)
+    streamed_words: str = ""
+    """Words next to calls that are still to be passed on."""
+    origin: str = ""
+    """The model that the provider's own data is sent back to (see `SdkModel._origin`)."""
+    _fields: list[Mapping[str, Any]] = field(default_factory=list)
     """The fields of the message that are not read, in pieces."""
     _blocks: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
     """Thoughts, by their place among the blocks of the message, each in pieces."""
     _first_text: int | None = None
-    _own_size: int = 0
+    _fields_size: int = 0
     _characters: WholeCharacters = field(default_factory=WholeCharacters)
 
-    def call_itself(self, name: Any) -> None:
-        """Take in the model's name, as its server says it; nothing where it is none that can be shown and kept."""
+    def note_model(self, name: Any) -> None:
+        """Record the model name that the server reports, if it is printable and not too long."""
         if isinstance(name, str) and 0 < len(name) <= limits.SDK_MODEL_LONGEST_NAME and name.isprintable():
             self.model = name
 
     @property
     def text(self) -> str:
         """The text so far."""
-        return self.called.text if self.called is not None else "".join(self.pieces) + self._characters.half
+        return self.calls.text if self.calls is not None else "".join(self.pieces) + self._characters.half
 
     def add(self, piece: Any) -> str:
-        """Take in a piece of text, and return it; of a list of parts those of type `text`, and nothing where it is
-        neither. Raises `InvalidAnswer` for too much.
+        """Take in a piece of text, or a list of parts of which those of type `text` count, and return it. Raises
+        `InvalidAnswer` for too much.
         """
         if isinstance(piece, list):
             parts = [part for part in piece if isinstance(part, dict) and part.get("type") == "text"]
             return "".join([self.add(part.get("text")) for part in parts])
-        if not isinstance(piece, str):
-            return ""
-        if not (piece := self._characters.of(piece)):
+        if not isinstance(piece, str) or not (piece := self._characters.joined(piece)):
             return ""
         self._count(piece)
-        if self.called is not None:
-            self.told += self.called.say(piece)
+        if self.calls is not None:
+            self.streamed_words += self.calls.add_words(piece)
             return ""
         self.pieces.append(piece)
         return piece
 
     def take_call(self, piece: Piece) -> str:
-        """Take in a piece of a function call, and return what it adds to the text that is told on. Raises
+        """Take in a piece of a function call, and return what it adds to the text that is passed on. Raises
         `InvalidAnswer` where it belongs to no call, and for too much.
         """
         self._count(piece.arguments)
-        if self.called is None:
+        if self.calls is None:
             self.has_stray_calls = True
             return ""
-        self._keeps(piece.own)
-        return self._bounded(self.called.take(piece))
+        self._has_room_for(piece.own)
+        return self._bounded(self.calls.take(piece))
 
     def end_call(self, index: int) -> str:
         """Take in that nothing more comes of a call. Raises `InvalidAnswer` for too much."""
-        return self._bounded(self.called.end(index)) if self.called is not None else ""
+        return self._bounded(self.calls.end(index)) if self.calls is not None else ""
 
     def skip_call(self, index: int) -> str:
-        """Take in that what has this index is no function call. Raises `InvalidAnswer` for too much."""
-        return self._bounded(self.called.skip(index)) if self.called is not None else ""
+        """Take in that the block with this index is no function call. Raises `InvalidAnswer` for too much."""
+        return self._bounded(self.calls.skip(index)) if self.calls is not None else ""
 
     def keep(self, fields: Mapping[str, Any]) -> None:
-        """Take in what a piece of the message says that is not read, for the model to be sent back with its calls."""
-        if self._keeps(fields):
-            self._own.append(fields)
+        """Keep the fields of a piece of the message that are not read: the model is sent them back with its calls."""
+        if self._has_room_for(fields):
+            self._fields.append(fields)
 
     def keep_block(self, at: int, block: Mapping[str, Any]) -> None:
-        """Take in a block of the message that is no call, or a piece of one: of thoughts all, of words the place."""
+        """Keep a block of the message that is no call, or a piece of one, if it is a thought; of a text its place."""
         if block.get("type") == "text" and self._first_text is None:
             self._first_text = at
-        if (at in self._blocks or block.get("type") in _THOUGHTS) and self._keeps(block):
+        if (at in self._blocks or block.get("type") in _THOUGHT_TYPES) and self._has_room_for(block):
             self._blocks.setdefault(at, []).append(block)
 
-    def _keeps(self, fields: Mapping[str, Any]) -> bool:
-        """Whether these are kept: where there are calls to send them back with, and not too much in all."""
-        if not fields or self.called is None:
+    def _has_room_for(self, fields: Mapping[str, Any]) -> bool:
+        """Count fields to keep. False where there are no calls to send them back with, or too many fields."""
+        if not fields or self.calls is None:
             return False
-        self._own_size += len(json.dumps(fields))
-        return not self.has_said_too_much
+        self._fields_size += len(json.dumps(fields))
+        return not self.has_too_many_fields
 
     @property
-    def has_said_too_much(self) -> bool:
-        """Whether what it says besides is more than is kept."""
-        return self._own_size > self.most_bytes // limits.OWN_SHARE
+    def has_too_many_fields(self) -> bool:
+        """Whether the provider's own data is more than is kept."""
+        return self._fields_size > self.most_bytes // limits.OWN_SHARE
 
-    def _provider_data(self, called: Called) -> str:
-        if self.has_said_too_much:
+    def _provider_data(self, calls: CallAssembler) -> str:
+        if self.has_too_many_fields:
             return ""
-        message, calls = whole(self._own), list[tuple[bool, str | None, dict[str, Any]]]()
+        message, found = whole(self._fields), list[tuple[bool, str | None, dict[str, Any]]]()
         left = sorted(self._blocks)
-        for call in called.written:
+        for call in calls.written:
             own = dict(call.own)
             before = [at for at in left if call.index is not None and at < call.index]
             left = left[len(before) :]
-            first = [at for at in before if not calls and (self._first_text is None or at < self._first_text)]
+            first = [at for at in before if not found and (self._first_text is None or at < self._first_text)]
             for fields, places in ((message, first), (own, before[len(first) :])):
                 if places:
                     fields[THINKING] = [whole(self._blocks[at]) for at in places]
-            calls.append((call.name == OUTPUT, call.id, own))
-        return packed(self.giver, message, calls, self.most_bytes // limits.OWN_SHARE)
+            found.append((call.name == OUTPUT, call.id, own))
+        return packed(self.origin, message, found, self.most_bytes // limits.OWN_SHARE)
 
     def _bounded(self, text: str) -> str:
-        """Return a text that calls have come to. Raises `InvalidAnswer` for too much of them."""
-        assert self.called is not None
-        self._bound(self.called.size)
+        """Return a text of the calls. Raises `InvalidAnswer` where these are too large."""
+        assert self.calls is not None
+        self._bound(self.calls.size)
         return text
 
     def _count(self, piece: str) -> None:
@@ -204,15 +205,15 @@ class Written:
             )
 
     def so_far(self) -> Answer:
-        """What has come, whole or not."""
-        if self.called is None:
+        """The answer as far as it has come, whole or not."""
+        if self.calls is None:
             return Answer(self.text, self.model, self.usage_so_far)
-        words, own = self.called.words, self._provider_data(self.called)
+        words, own = self.calls.words, self._provider_data(self.calls)
         return Answer(self.text, self.model, self.usage_so_far, words=words, provider_data=own)
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """What the provider has said of the usage: before the end it is not all that the answer takes."""
+        """The usage that the provider has reported, which is not all of it before the end."""
         return replace(self.usage, is_whole=self.finish is not None) if self.usage is not None else None
 
     def answer(self) -> Answer:
@@ -226,38 +227,49 @@ class Written:
             raise Unreachable("the model's server has answered with nothing")
         if self.finish is None:
             raise Truncated("the answer broke off before its end")
-        if self.called is not None:
-            self.called.close()
-            self._bound(self.called.size)
+        if self.calls is not None:
+            self.calls.close()
+            self._bound(self.calls.size)
         elif self.has_stray_calls and not self.text.strip():
             raise InvalidAnswer(_STRAY, answer=self.so_far())
         return self.so_far()
 
 
-class Dialect(Protocol):
+class Dialect(ABC):
     """What differs between providers."""
 
-    sdk: str
+    sdk: ClassVar[str]
     """The name of the SDK's module, of the extra that brings it, and of the provider."""
-    url: str
-    settings: tuple[str, ...]
-    """Those of `protocol.submission.config.SAMPLING` that the provider has."""
-    refusable: Mapping[str, re.Pattern[str]]
+    client_class: ClassVar[str]
+    resource: ClassVar[str]
+    """The attribute of a client that answers requests."""
+    required: ClassVar[tuple[str, ...]] = ("model",)
+    """The fields of the body that the SDK demands as arguments."""
+    url: ClassVar[str]
+    settings: ClassVar[tuple[str, ...]]
+    """The settings of `protocol.plan.config.SAMPLING` that the provider has."""
+    refusable: ClassVar[Mapping[str, re.Pattern[str]]] = MappingProxyType({})
     """What some endpoints of the provider refuse, by the words of the refusal: the names that `Fitted.without` has."""
 
-    def client(self, sdk: Any, options: Mapping[str, Any]) -> Any:
-        """A client of the SDK."""
-        ...
-
-    def asking(self, client: Any, sent: Fitted, configured: ConfiguredModel) -> AbstractAsyncContextManager[Any]:
-        """The request, which gives the response when it is entered."""
-        ...
-
-    def take(self, written: Written, chunk: Mapping[str, Any], *, streams: bool) -> str:
-        """Take in an event, or the whole body; return what it adds to the text, as far as that can be told. Raises
-        `InvalidAnswer`.
+    def response(self, client: Any, sent: Fitted, configured: ConfiguredModel) -> AbstractAsyncContextManager[Any]:
+        """Send the request; entering gives the response. The body goes as it is: what the SDK has types for, it walks
+        through, and that costs.
         """
-        ...
+        body = {**extra_body(configured), **self.body(sent, configured)}
+        create = attrgetter(self.resource)(client).with_streaming_response.create
+        named = {name: body[name] for name in self.required}
+        response: AbstractAsyncContextManager[Any] = create(messages=[], **named, extra_body=body, extra_headers=PLAIN)
+        return response
+
+    @abstractmethod
+    def body(self, sent: Fitted, configured: ConfiguredModel) -> dict[str, Any]:
+        """The body of the request."""
+
+    @abstractmethod
+    def take(self, answer: StreamedAnswer, chunk: Mapping[str, Any], *, streams: bool) -> str:
+        """Take in an event, or the whole body, and return what it adds to the text, as far as that can be passed on.
+        What a server leaves out, or fills with something else, counts as not said. Raises `InvalidAnswer`.
+        """
 
 
 class SdkModel:
@@ -271,14 +283,14 @@ class SdkModel:
         self._sdk: Any = None
         self._fitting = Fitting(configured, dialect.url)
         self._without: frozenset[str] = frozenset()
-        """What the endpoint has refused, and takes requests without."""
-        self._without_own: set[str] = set()
-        """The models that do not take back what they said beside their answers."""
+        """Parts of requests that the endpoint has refused, and takes requests without."""
+        self._refusing_provider_data: set[str] = set()
+        """The models that do not take back their provider's own data."""
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
-        """Ask once; and where what is to be enforced may be what the server does not take, without it: first with JSON
-        mode in its place, where there is one (SPEC R12.6). A fault that may pass is first tried again as it was. What
-        the server names in a refusal is left out where requests can do without. Raises `ModelError`.
+        """Ask once. Where the server may have refused the schema to enforce, ask again without it, first with JSON mode
+        in its place if there is one (SPEC R12.6); a fault that may pass is first tried again as it was. What a refusal
+        names is left out where requests can do without. Raises `ModelError`.
         """
         await self.prepare()
         sent, without, was_repeated = self._fitting.fitted(request), self._without, False
@@ -286,7 +298,7 @@ class SdkModel:
         while True:
             try:
                 asked = replace(sent, continues=request.continues, without=without)
-                answer = await self._asked_with_own(request, asked, on_text)
+                answer = await self._ask_with_provider_data(request, asked, on_text)
             except ModelError as error:
                 if named := self._named_in(error) - without:
                     without |= named
@@ -295,7 +307,7 @@ class SdkModel:
                     was_repeated = True
                     continue
                 reason = str(error)[: limits.SDK_MODEL_LONGEST_REASON]
-                weaker = self._fitting.weaker(request, sent, reason) if _may_be_of_format(error) else None
+                weaker = self._fitting.weaker(request, sent, reason) if _may_refuse_format(error) else None
                 if weaker is None:
                     raise
                 refused.append((sent, reason))
@@ -307,8 +319,8 @@ class SdkModel:
                 return answer
 
     def _named_in(self, error: ModelError) -> frozenset[str]:
-        """What a refusal names of that which requests can do without."""
-        if error.status not in _OF_SCHEMAS:
+        """The parts of a request that a refusal names, and that requests can do without."""
+        if error.status not in _REFUSES_SCHEMAS:
             return frozenset()
         return frozenset(name for name, words in self._dialect.refusable.items() if words.search(str(error)))
 
@@ -320,8 +332,7 @@ class SdkModel:
                 asyncio.timeout(seconds),
                 self._client.models.with_streaming_response.list(extra_headers=PLAIN) as response,
             ):
-                body = b"".join([each async for each in bounded(response.iter_bytes(), self._bounds.body_bytes)])
-        listed = json_object(body).get("data")
+                listed = (await self._body(response)).get("data")
         entries = listed if isinstance(listed, list) else []
         return [str(each["id"]) for each in entries if isinstance(each, dict) and "id" in each]
 
@@ -336,40 +347,40 @@ class SdkModel:
             if self._sdk is None:  # it takes a second, in which the loop should turn
                 self._sdk = await asyncio.to_thread(import_module, self._dialect.sdk)
 
-    async def _asked_with_own(self, request: ModelRequest, sent: Fitted, on_text: OnText) -> Answer:
-        """Ask with what the model said beside its calls; without it, where its server refuses that."""
+    async def _ask_with_provider_data(self, request: ModelRequest, sent: Fitted, on_text: OnText) -> Answer:
+        """Ask with the provider's own data of earlier answers; without it, where the server refuses that."""
         model = str(sent.config["model"])
-        messages = restored(sent.messages, request.provider_data, self._giver(model)) if sent.functions else []
-        if not request.provider_data or model in self._without_own or messages in ([], sent.messages):
-            return await self._asked(sent, on_text)
+        messages = restored(sent.messages, request.provider_data, self._origin(model)) if sent.functions else []
+        if not request.provider_data or model in self._refusing_provider_data or messages in ([], sent.messages):
+            return await self._ask_once(sent, on_text)
         try:
-            return await self._asked(replace(sent, messages=messages), on_text)
+            return await self._ask_once(replace(sent, messages=messages), on_text)
         except BadRequest as error:
-            if error.status not in _OF_FIELDS or isinstance(error, ContextTooLong):
+            if error.status not in _REFUSES_FIELDS or isinstance(error, ContextTooLong):
                 raise
             try:
-                answer = await self._asked(sent, on_text)
+                answer = await self._ask_once(sent, on_text)
             except BadRequest:
                 raise error from None
-            self._without_own.add(model)
+            self._refusing_provider_data.add(model)
             return answer
 
-    def _giver(self, model: str) -> str:
-        """The name under which the log has what a model said: it tells providers apart, and shows no address."""
+    def _origin(self, model: str) -> str:
+        """A name for the log of the model at its address: it tells providers apart, and shows no address."""
         base_url = self._configured.base_url
         url = self._dialect.url if base_url is None else base_url.get_secret_value()
         return hashlib.sha256("\n".join((self._dialect.sdk, url, model)).encode()).hexdigest()[: limits.SDK_MODEL_GIVER]
 
-    async def _asked(self, sent: Fitted, on_text: OnText) -> Answer:
+    async def _ask_once(self, sent: Fitted, on_text: OnText) -> Answer:
         most_tokens = sent.config.get("max_output_tokens")
         may_say = sent.config.get("tool_choice") != REQUIRED
-        called = Called(sent.functions, may_say=may_say) if sent.functions else None
+        calls = CallAssembler(sent.functions, may_say=may_say) if sent.functions else None
         name, most_bytes = str(sent.config["model"]), self._bounds.answer_bytes
-        written = Written(name, most_bytes, most_tokens, called=called, giver=self._giver(name))
+        written = StreamedAnswer(name, most_bytes, most_tokens, calls=calls, origin=self._origin(name))
         try:
             with errors_of(self._sdk, self._configured):
                 await self._answer(sent, written, on_text)
-            findings = (*sent.findings, *([_TOO_MUCH] * written.has_said_too_much))
+            findings = (*sent.findings, *([_TOO_MUCH] * written.has_too_many_fields))
             return replace(written.answer(), findings=findings)
         except ModelError as error:
             if written.text and error.is_transient:
@@ -377,15 +388,15 @@ class SdkModel:
             error.answer = error.answer or (written.so_far() if written.usage or written.text else None)
             raise
 
-    async def _answer(self, sent: Fitted, written: Written, on_text: OnText) -> None:
-        async with self._dialect.asking(self._client, sent, self._configured) as response:
+    async def _answer(self, sent: Fitted, written: StreamedAnswer, on_text: OnText) -> None:
+        async with self._dialect.response(self._client, sent, self._configured) as response:
             streams = verify_content(response.headers, _EVENTS, _JSON) == _EVENTS
             is_reported = not streams
             async for chunk in self._chunks(response, streams=streams):
                 if error := chunk.get("error"):  # some gateways say of each event that it is none
                     raise error_in_body(error, self._configured)
                 piece = self._dialect.take(written, chunk, streams=streams)
-                words, written.told = Words(written.told), ""
+                words, written.streamed_words = Words(written.streamed_words), ""
                 for each in filter(None, (words, piece) if streams else ()):
                     on_text(each)
                 if not is_reported and (usage := written.usage_so_far) is not None and not usage.is_whole:
@@ -397,16 +408,18 @@ class SdkModel:
             async for event in events(bounded(response.iter_bytes(), self._bounds.stream_bytes)):
                 yield event
         else:
-            yield json_object(
-                b"".join([each async for each in bounded(response.iter_bytes(), self._bounds.body_bytes)])
-            )
+            yield await self._body(response)
+
+    async def _body(self, response: Any) -> Mapping[str, Any]:
+        pieces = bounded(response.iter_bytes(), self._bounds.body_bytes)
+        return json_object(b"".join([piece async for piece in pieces]))
 
     @cached_property
     def _client(self) -> Any:
         options = client_options(self._sdk, self._configured, self._bounds, self._dialect.url)
-        return self._dialect.client(self._sdk, options)
+        return getattr(self._sdk, self._dialect.client_class)(**options)
 
 
-def _may_be_of_format(error: ModelError) -> bool:
-    """Whether an error may be of what is to be enforced, and of nothing else."""
-    return error.status in _OF_SCHEMAS and not isinstance(error, ContextTooLong)
+def _may_refuse_format(error: ModelError) -> bool:
+    """Whether an error may refuse the schema to enforce, and nothing else."""
+    return error.status in _REFUSES_SCHEMAS and not isinstance(error, ContextTooLong)

@@ -193,7 +193,7 @@ def _mcp(layer: Layer, settings: Settings) -> None:
     """Ask every MCP server for its tools."""
     if not settings.mcp:
         return
-    from ..registry.mcp_tools import UNSET, read_admitted, standings
+    from ..registry.mcp_tools import UNSET, read_admitted, tool_admissions
     from .serving import listed
 
     if settings.mcp_admitted is None:
@@ -209,7 +209,7 @@ def _mcp(layer: Layer, settings: Settings) -> None:
             note = layer.fail if settings.mcp[name].queue is None else layer.warn
             note(str(found), f"start it, or correct ACTS_MCP: {name}")
             continue
-        states = Counter(each.state for each in standings(name, found, admitted.get(name, {})))
+        states = Counter(each.state for each in tool_admissions(name, found, admitted.get(name, {})))
         told = f"{name}: {', '.join(f'{count} {state}' for state, count in sorted(states.items())) or 'no tools'}"
         if states["changed"] or states["gone"]:
             layer.warn(told, f"look at `acts mcp tools {name}`, and admit what is right")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from ...broker_config import Settings
     from ...broker_config.tokens import AccessToken, Right
-    from ..registry.mcp_tools import Declaration, Standing
+    from ..registry.mcp_tools import Declaration, ToolAdmission
     from ..telemetry.sending import Exported, TraceExport
 
 _DAY_SECONDS: Final = 86_400
@@ -397,28 +397,28 @@ def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> 
             write(settings, server, [each.live for each in own if each.live is not None], gone)
 
 
-def _asked(settings: Settings, names: Sequence[str]) -> tuple[list[Standing], bool]:
+def _asked(settings: Settings, names: Sequence[str]) -> tuple[list[ToolAdmission], bool]:
     """Ask servers for the named tools; returns them, and whether a server does not answer. Raises `Failed`."""
-    from ..registry.mcp_tools import read_admitted, standings
+    from ..registry.mcp_tools import read_admitted, tool_admissions
 
     if not settings.mcp:
         raise Failed('there is no MCP server: set ACTS_MCP, such as {"files": {"command": …}}', 2)
     servers = list(dict.fromkeys(name.partition(".")[0] for name in names)) or list(settings.mcp)
     if unknown := [name for name in servers if name not in settings.mcp]:
         raise Failed(f"no MCP server {unknown[0]!r}: ACTS_MCP has {', '.join(settings.mcp)}", 2)
-    admitted, found, failed = read_admitted(settings), list["Standing"](), False
+    admitted, found, failed = read_admitted(settings), list["ToolAdmission"](), False
     for server, answer in listed(settings, servers).items():
         if isinstance(answer, WorkerError):
             tell(str(answer))
             failed = True
         else:
-            found += standings(server, answer, admitted.get(server, {}))
+            found += tool_admissions(server, answer, admitted.get(server, {}))
             _require(names, found, server)
     wanted = [each for each in found if not names or each.server in names or each.name in names]
     return wanted, failed
 
 
-def _require(names: Sequence[str], found: Sequence[Standing], server: str) -> None:
+def _require(names: Sequence[str], found: Sequence[ToolAdmission], server: str) -> None:
     known = {each.name for each in found}
     for name in names:
         if name.startswith(f"{server}.") and name not in known:
@@ -427,11 +427,11 @@ def _require(names: Sequence[str], found: Sequence[Standing], server: str) -> No
             )
 
 
-def _lines(standing: Standing, *, whole: bool = False) -> Iterator[str]:
-    tool = standing.tool
-    effects = "has effects" if standing.has_effects else "only reads"
-    yield f"{escaped(standing.name)}  {standing.state}  {effects}  {tool.digest[:12]}"
-    yield from (f"    {escaped(problem)}" for problem in (*standing.problems, *tool.notes))
+def _lines(admission: ToolAdmission, *, whole: bool = False) -> Iterator[str]:
+    tool = admission.tool
+    effects = "has effects" if admission.has_effects else "only reads"
+    yield f"{escaped(admission.name)}  {admission.state}  {effects}  {tool.digest[:12]}"
+    yield from (f"    {escaped(problem)}" for problem in (*admission.problems, *tool.notes))
     texts = tool.description.splitlines()
     for line in texts if whole else texts[:1]:
         yield f"    {escaped(line)}"
@@ -504,16 +504,16 @@ mcp.add_command(admit)
 
 
 def _serve_stdio(settings: Settings, serving: _McpOptions, common: Common) -> None:
-    from ..mcp import server as stdio
+    from ..mcp.server import serve_stdio
     from ..mcp.tools import Principal, local_rights
     from ..store.held_calls import Actor
 
     _prepare(settings)
-    asyncio.run(stdio.serve(settings, Principal(Actor.of(settings).name, local_rights(write=serving.write))))
+    asyncio.run(serve_stdio(settings, Principal(Actor.of(settings).name, local_rights(write=serving.write))))
 
 
 def _serve_http(settings: Settings, serving: _McpOptions, common: Common) -> None:
-    from ..mcp import over_http
+    from ..mcp.server import PATH, serve_http
     from ..mcp.tools import local_rights
     from ..ui import server as listening
 
@@ -530,7 +530,7 @@ def _serve_http(settings: Settings, serving: _McpOptions, common: Common) -> Non
     )
     _prepare(settings)
     with listening.listen(host, serving.port) as socket:
-        url = (settings.mcp_url or listening.address_of(socket, host)) + over_http.PATH
+        url = (settings.mcp_url or listening.address_of(socket, host)) + PATH
 
         def announce() -> None:
             place = {"host": host, "port": socket.getsockname()[1], "pid": os.getpid()}
@@ -541,7 +541,7 @@ def _serve_http(settings: Settings, serving: _McpOptions, common: Common) -> Non
             tell("an MCP server; Ctrl-C ends it")
 
         who = tokens or ((made,) if made is not None else ())
-        asyncio.run(over_http.serve(socket, host, settings, who, announce))
+        asyncio.run(serve_http(socket, host, settings, who, announce))
 
 
 def _prepare(settings: Settings) -> None:

@@ -1,8 +1,7 @@
 """This backend as an MCP server: `acts mcp` (extra mcp).
 
-`tools`      what all tools have in common
-`reading`    tools that read, and tools that act
+`tools`      callers, the runs that they see, tools in general
+`reading`    the tools: those that read, those that act, delegates
 `documents`  large documents, checked in processes of their own
-`server`     the server, for both transports
-`over_http`  many clients, each with a token
+`server`     the server, over standard input and output or over HTTP
 """

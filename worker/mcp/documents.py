@@ -1,10 +1,10 @@
-"""Documents: a call of a tool whose message is large is carried out in a process of its own.
+"""Documents: a call of a tool whose message is large runs in a process of its own.
 
 To read, check and submit a document takes time and memory that grow with it; here they are bounded, and the server's
-other visitors do not wait. Each process carries out one call at a time, and each visitor has one under way. What a
-visitor's calls take of the processors is limited, too.
+other visitors do not wait. Each process runs one call at a time, and each visitor has one under way. The processor time
+of a visitor's calls is limited, too.
 
-The process gets a line of JSON that says who asks and how long the message is, and the message; it answers with a line.
+The process gets a line of JSON with the caller and the length of the message, then the message; it answers with a line.
 """
 
 from __future__ import annotations
@@ -37,20 +37,19 @@ from ..registry.mcp_tools import load_code
 from ..runner.checking import begun, killed
 from ..ui.access import Refused
 from .reading import DOING, READING
-from .server import answer, failure
-from .tools import Asking, Principal, Runs
+from .tools import Principal, Runs, ToolContext, answer, failure
 
 NO_MESSAGE: Final = "the body should be one message of JSON-RPC"
 _TOOLS: Final = {name: tool for name, tool in {**READING, **DOING}.items() if name != "result"}
-"""Those that do not wait for a run."""
+"""The tools that do not wait for a run."""
 _DIED: Final = (OSError, IncompleteReadError, LimitOverrunError)
 _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from acts_celery.worker.mcp.documents import main; main()"
-"""It finds what this process finds, and not what happens to lie in the folder that this one was started in."""
+"""The program of a process: it imports what this process would, and nothing from the folder it is started in."""
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedOut:
-    """A call that was carried out: its message without the arguments, and what the tool has answered."""
+class DoneCall:
+    """A call that has run: its message without the arguments, and the tool's answer."""
 
     message: bytes
     result: CallToolResult
@@ -58,7 +57,7 @@ class CarriedOut:
 
 @dataclass(slots=True)
 class _Spent:
-    """What a visitor's calls have taken: it is forgotten as time goes by."""
+    """The processor time that a visitor's calls have taken: it is forgotten as time goes by."""
 
     seconds: float = 0.0
     at: float = 0.0
@@ -80,8 +79,8 @@ class Documents:
         self._spent: dict[str, _Spent] = {}
         self._waiting = Counter[str]()
 
-    async def carried_out(self, body: bytes, principal: Principal) -> CarriedOut | None:
-        """Carry out the call that a message is; None where it is none, or one of a tool that waits for a run. Raises
+    async def run(self, body: bytes, principal: Principal) -> DoneCall | None:
+        """Run the call that a message is; None where it is no call, or one of a tool that waits for a run. Raises
         `Refused`.
         """
         name = principal.name
@@ -115,22 +114,20 @@ class Documents:
             text = f"{taken}: send the next one later, or a smaller one"
             raise Refused(429, "TooMuchWork", text, {"Retry-After": str(int(over / limits.DOCUMENTS_SHARE) + 1)})
 
-    async def _asked(self, body: bytes, principal: Principal) -> CarriedOut | None:
+    async def _asked(self, body: bytes, principal: Principal) -> DoneCall | None:
         process: Process | None = None
         try:
             while self._idle and process is None:
                 process = self._idle.pop()
                 process = process if process.returncode is None else None  # it was ended meanwhile
             process = process or await begun(_PROGRAM, limits.DOCUMENTS_MOST_ANSWERED, self._environment)
-            told = await _told(process, body, principal)
+            answered = await _exchanged(process, body, principal)
         except _DIED as error:
             if process is not None:
                 await killed(process)
                 if process.returncode == -signal.SIGPROF:
-                    text = (
-                        f"takes more than {limits.DOCUMENTS_MOST_SECONDS} s of processor time: send a smaller document"
-                    )
-                    raise Refused(413, "TooLarge", text) from None
+                    text = f"takes more than {limits.DOCUMENTS_MOST_SECONDS} s of processor time"
+                    raise Refused(413, "TooLarge", f"{text}: send a smaller document") from None
             text = f"the process that reads documents has ended ({error!r}): send a smaller document, or try again"
             raise Refused(503, "InfrastructureError", text, {"Retry-After": "2"}) from None
         except BaseException:
@@ -138,53 +135,53 @@ class Documents:
                 await killed(process)  # its answer is not awaited any more
             raise
         self._idle.append(process)
-        if told is None:
+        if answered is None:
             return None
-        if "refused" in told:
-            raise Refused(400, "BadBody", told["refused"])
-        return CarriedOut(json.dumps(told["message"]).encode(), CallToolResult.model_validate(told["result"]))
+        if "refused" in answered:
+            raise Refused(400, "BadBody", answered["refused"])
+        return DoneCall(json.dumps(answered["message"]).encode(), CallToolResult.model_validate(answered["result"]))
 
 
-async def _told(process: Process, body: bytes, principal: Principal) -> Any:
-    """What a process answers. Raises one of `_DIED` where it does not."""
+async def _exchanged(process: Process, body: bytes, principal: Principal) -> Any:
+    """The answer of a process. Raises one of `_DIED` where there is none."""
     assert process.stdin is not None
     assert process.stdout is not None
-    asked = {"name": principal.name, "rights": sorted(principal.rights), "bytes": len(body)}
-    process.stdin.writelines((json.dumps(asked).encode() + b"\n", body))
+    head = {"name": principal.name, "rights": sorted(principal.rights), "bytes": len(body)}
+    process.stdin.writelines((json.dumps(head).encode() + b"\n", body))
     await process.stdin.drain()
     return json.loads(await process.stdout.readuntil())
 
 
 def main() -> None:
-    """Carry out calls until the input ends."""
+    """Run calls until the input ends."""
     os.nice(limits.DOCUMENTS_NICENESS)
-    told = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what code of users prints is no answer
     settings = load_settings(env_file=None)
     load_code(settings)
     with suppress(ValueError, OSError):  # not every system bounds it
         resource.setrlimit(resource.RLIMIT_AS, (limits.DOCUMENTS_MOST_BYTES, limits.DOCUMENTS_MOST_BYTES))
-    asyncio.run(_serve(settings, sys.stdin.buffer, told))
+    asyncio.run(_serve(settings, sys.stdin.buffer, output))
 
 
-async def _serve(settings: Settings, asked: BinaryIO, told: BinaryIO) -> None:
+async def _serve(settings: Settings, messages: BinaryIO, output: BinaryIO) -> None:
     runs = Runs(settings)
     identities = {token.name: token.identity for token in settings.read_mcp_tokens()}
-    told.write(b"\n")
-    told.flush()
-    while head := asked.readline():
+    output.write(b"\n")
+    output.flush()
+    while head := messages.readline():
         who = json.loads(head)
         principal = Principal(who["name"], frozenset(who["rights"]), identities.get(who["name"]))
         signal.setitimer(signal.ITIMER_PROF, limits.DOCUMENTS_MOST_SECONDS)  # it ends the process
-        answered = await _answered(runs, principal, asked.read(who["bytes"]))
+        answered = await _answered(runs, principal, messages.read(who["bytes"]))
         signal.setitimer(signal.ITIMER_PROF, 0)
-        told.write(json.dumps(answered).encode() + b"\n")
-        told.flush()
+        output.write(json.dumps(answered).encode() + b"\n")
+        output.flush()
     await runs.close()
 
 
 async def _answered(runs: Runs, principal: Principal, body: bytes) -> dict[str, Any] | None:
-    """What comes of a message; None for one that is not carried out here."""
+    """The answer to a message; None for one that does not run here."""
     try:
         message = decode(body, limits_of(runs.settings))
     except Rejected as rejected:
@@ -198,11 +195,10 @@ async def _answered(runs: Runs, principal: Principal, body: bytes) -> dict[str, 
     try:
         principal.require(tool.right, name)
         call = tool.read(called.get("arguments") or {})
-        result = answer(await call.carry_out(Asking(runs, principal, _silent)))
+        result = answer(await call.execute(ToolContext(runs, principal, _silent)))
     except MemoryError:
-        result = failure(
-            Refused(413, "TooLarge", f"takes more than {limits.DOCUMENTS_MOST_BYTES} bytes of memory"), name
-        )
+        text = f"takes more than {limits.DOCUMENTS_MOST_BYTES} bytes of memory"
+        result = failure(Refused(413, "TooLarge", text), name)
     except Exception as error:
         result = failure(error, name)
     return {
@@ -212,4 +208,4 @@ async def _answered(runs: Runs, principal: Principal, body: bytes) -> dict[str, 
 
 
 async def _silent(done: float, of: float | None, text: str | None) -> None:
-    """Nobody hears of the progress of a call that does not wait."""
+    """Report no progress: the call does not wait."""

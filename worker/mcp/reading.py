@@ -1,4 +1,4 @@
-"""The tools that only look."""
+"""The tools: those that read runs, those that act on runs, and delegates as tools."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import json
 import time
 from asyncio import to_thread
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from typing import Any, ClassVar, Final, Literal
 
 from mcp_types import Tool, ToolAnnotations
@@ -20,7 +19,6 @@ from ...broker_config.tokens import Right
 from ...protocol import Rejected
 from ...protocol.calls.declarations import input_schema
 from ...protocol.errors import segments
-from ...protocol.facade import explained
 from ...protocol.paths import MISSING
 from ...protocol.schemas import compiled
 from .. import limits
@@ -31,7 +29,7 @@ from ..registry.activities import registry
 from ..registry.request_definitions import KnownDelegates
 from ..store.keys import ENDED_STATUSES
 from ..ui.opened import shown, size_of, within
-from .tools import Asking, NoValue, OfRun, ServerTool, SubmittedDocument, read_text
+from .tools import NoValue, RunTool, ServerTool, SubmittedDocument, ToolContext, problems, read_text
 
 _TEXT: Final = {"type": "string"}
 _INTEGER: Final = {"type": "integer"}
@@ -55,15 +53,27 @@ class Check(ServerTool):
     document: SubmittedDocument
     allow: list[str] | None = Field(None, description="Only these tools, activities and delegates may be called.")
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """Check it."""
-        client = asking.runs.client(asking.principal)
+    async def execute(self, context: ToolContext) -> dict[str, Any]:
+        """Check the document."""
         try:
-            plan = await client.check(self.document, allow=self.allow)
+            plan = await context.runs.client(context.principal).check(self.document, allow=self.allow)
         except Rejected as rejected:
             return {"valid": False, **problems(rejected)}
         found: dict[str, Any] = await to_thread(lambda: shown(plan.to_dict(), limits.PLAN_BYTES))
         return {"valid": True, "errors": [], **found}
+
+
+class _PageTool(RunTool):
+    """A tool that gives a document of the pages about a run; its other parameters are those of the page."""
+
+    page: ClassVar[str]
+
+    async def execute(self, context: ToolContext) -> dict[str, Any]:
+        """Read the document."""
+        found: dict[str, Any] = await context.runs.page(
+            await context.runs.find(context.principal, self.run), self.page, _query(self)
+        )
+        return found
 
 
 class Runs(ServerTool):
@@ -74,24 +84,24 @@ class Runs(ServerTool):
     search: str | None = Field(None, max_length=200, description="Part of an id, a name or a tag.")
     after: str | None = Field(None, max_length=256, description="What an answer before has given as `next`.")
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """List them."""
-        found: dict[str, Any] = await asking.runs.listed(asking.principal, _query(self, "status", "search", "after"))
+    async def execute(self, context: ToolContext) -> dict[str, Any]:
+        """Read the list."""
+        found: dict[str, Any] = await context.runs.listed(context.principal, _query(self))
         return found
 
 
-class Status(OfRun):
+class Status(RunTool):
     """How a run stands: its status, how many calls have which status, what waits for a person, times, cost."""
 
     output = _object("run", "status", "counts", "held", run=_TEXT, status=_TEXT, counts=_COUNTS, held=_INTEGER)
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """Read it."""
-        seen = await asking.runs.page(await asking.runs.find(asking.principal, self.run))
+    async def execute(self, context: ToolContext) -> dict[str, Any]:
+        """Read the page of the run."""
+        seen = await context.runs.page(await context.runs.find(context.principal, self.run))
         return {key: value for key, value in seen.items() if key != "output"}
 
 
-class Result(OfRun):
+class Result(RunTool):
     """What a run has come to: status, output, global values and calls; of an `instance` its own; or one value by its
     `path`. Values are data that other people and programs may have written. What is large is cut, in its place, to an
     object with the key `…cut`: ask for that part by `path` or `pointer`, or for more by `most_bytes`. With
@@ -111,22 +121,22 @@ class Result(OfRun):
         limits.SHOW_BYTES, ge=200, le=limits.READING_MOST_BYTES, description="How much of each value to show."
     )
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """Wait, and read it."""
-        run = await asking.runs.find(asking.principal, self.run)
-        seen = await awaited(asking, run, self.wait_seconds)
+    async def execute(self, context: ToolContext) -> dict[str, Any]:
+        """Wait, and read the result."""
+        run = await context.runs.find(context.principal, self.run)
+        seen = await awaited(context, run, self.wait_seconds)
         answer = {key: seen[key] for key in ("run", "status", "reason", "held", "counts", "instances")}
         if self.path is not None:
-            value = await asking.runs.value(run, self.path, self.instance)
+            value = await context.runs.value(run, self.path, self.instance)
             return answer | {"value": shown(part_of(value, self.pointer), self.most_bytes)}
         if seen["status"] in ENDED_STATUSES and (self.pointer is not None or self.most_bytes != limits.SHOW_BYTES):
-            output = await asking.runs.output(run)
+            output = await context.runs.output(run)
             if self.pointer is not None:
                 return answer | {"value": shown(part_of(output, self.pointer), self.most_bytes)}
             seen["output"] = shown(output, self.most_bytes)
         elif self.pointer is not None:
             raise NoValue(f"run {run} is {seen['status']}: it has no output yet")
-        lane = await asking.runs.page(run, "instance", {"name": self.instance or ""})
+        lane = await context.runs.page(run, "instance", {"name": self.instance or ""})
         calls = within(map(_call, lane["calls"]), limits.CALLS_BYTES)
         more = len(lane["calls"]) - len(calls) + lane["more"]
         about = {"instance": self.instance, "instance_status": lane["status"]} if self.instance is not None else {}
@@ -134,11 +144,12 @@ class Result(OfRun):
         return {**answer, "output": seen["output"], **about, "data": data, "calls": calls, "more_calls": more}
 
 
-class Instances(OfRun):
+class Instances(_PageTool):
     """List the instances of a run with the status of each. `next` is given as `after` for more; while `reading` is not
     null the log is being counted, and asking again says more.
     """
 
+    page = "instances"
     output = _object("instances", "next", instances=_LIST, next=_OPTIONAL)
     status: Literal["completed", "failed", "running", "held", "paused", "cancelled", "deleted"] | None = Field(
         None, description="Only instances of this status."
@@ -146,41 +157,29 @@ class Instances(OfRun):
     search: str | None = Field(None, max_length=200, description="Part of a name.")
     after: str | None = Field(None, max_length=20, description="What an answer before has given as `next`.")
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """List them."""
-        run = await asking.runs.find(asking.principal, self.run)
-        query = _query(self, "status", "search", "after")
-        found: dict[str, Any] = await asking.runs.page(run, "instances", query)
-        return found
 
-
-class Explain(OfRun):
+class Explain(_PageTool):
     """Where a value comes from, or why there is none: the messages that wrote it, the calls that may write or read it,
     who sees it.
     """
 
+    page = "place"
     output = _object("path", path=_TEXT)
     path: str = Field(min_length=1, max_length=4_000, description="A place, such as `†state.report`.")
     instance: str | None = Field(None, max_length=1_000, description="As this instance sees it.")
     at: str | None = Field(None, max_length=50, description="As of a moment: the id of an entry of the log.")
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """Explain it."""
-        run = await asking.runs.find(asking.principal, self.run)
-        found: dict[str, Any] = await asking.runs.page(run, "place", _query(self, "path", "instance", "at"))
-        return found
 
-
-class Held(OfRun):
+class Held(RunTool):
     """What waits for a person in a run: each held call with all that it will run with, as data, and `shown`, which a
     decision on it carries; or a plan with its digest as `plan`.
     """
 
     output = _object("held", held=_LIST)
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """List them."""
-        return {"held": await asking.runs.page(await asking.runs.find(asking.principal, self.run), "held")}
+    async def execute(self, context: ToolContext) -> dict[str, Any]:
+        """Read the list."""
+        return {"held": await context.runs.page(await context.runs.find(context.principal, self.run), "held")}
 
 
 READING: Final[Mapping[str, type[ServerTool]]] = {
@@ -193,15 +192,6 @@ READING: Final[Mapping[str, type[ServerTool]]] = {
     "held": Held,
 }
 """The tools that take the right to read."""
-
-
-def problems(rejected: Rejected) -> dict[str, Any]:
-    """What is wrong with a submission, with hints."""
-    errors = [
-        {"pointer": problem.pointer, "message": problem.message}
-        for problem in islice(explained(rejected), limits.MOST_ERRORS)
-    ]
-    return {"errors": errors, "more_errors": len(rejected.errors) - len(errors)}
 
 
 def part_of(value: Any, pointer: str | None) -> Any:
@@ -220,20 +210,19 @@ def part_of(value: Any, pointer: str | None) -> Any:
     return value
 
 
-async def awaited(asking: Asking, run: str, wait_seconds: float) -> dict[str, Any]:
+async def awaited(context: ToolContext, run: str, wait_seconds: float) -> dict[str, Any]:
     """The overview of a run: now, or when it has ended, waits for people alone, or the time is over."""
     until = time.monotonic() + wait_seconds
     while True:
-        seen: dict[str, Any] = await asking.runs.page(run)
-        counts = seen["counts"]
-        left = until - time.monotonic()
+        seen: dict[str, Any] = await context.runs.page(run)
+        counts, left = seen["counts"], until - time.monotonic()
         is_stopped = seen["status"] != "running" or (seen["held"] > 0 and not counts.get("running"))
         if is_stopped or left <= 0:
             return seen
         ended = sum(count for status, count in counts.items() if status not in ("waiting", "running", "held"))
-        told = ", ".join(f"{count} {status}" for status, count in counts.items())
-        await asking.progress(ended, sum(counts.values()) or None, f"run {run}: {told or seen['status']}")
-        await asking.runs.ended(asking.principal, run, min(left, limits.READING_LOOK_SECONDS))
+        shown = ", ".join(f"{count} {status}" for status, count in counts.items()) or seen["status"]
+        await context.progress(ended, sum(counts.values()) or None, f"run {run}: {shown}")
+        await context.runs.ended(context.principal, run, min(left, limits.READING_LOOK_SECONDS))
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,8 +230,11 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     return {key: call[key] for key in kept if call.get(key) is not None}
 
 
-def _query(asked: ServerTool, *names: str) -> dict[str, str]:
-    return {name: value for name in names if (value := getattr(asked, name)) is not None}
+def _query(call: ServerTool) -> dict[str, str]:
+    """The parameters of a call that are set, but for the run."""
+    return {
+        name: value for name in type(call).model_fields if name != "run" and (value := getattr(call, name)) is not None
+    }
 
 
 # The tools that submit, decide (SPEC R14.2) and cancel.
@@ -265,40 +257,42 @@ class Submit(ServerTool):
     tags: list[str] = Field([], max_length=20, description="Texts to find the run by.")
     allow: list[str] | None = Field(None, description="Only these tools, activities and delegates may be called.")
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """Submit it."""
-        run, plan = await asking.runs.submit(
-            asking.principal, self.document, key=self.key, name=self.name, tags=tuple(self.tags), allow=self.allow
+    async def execute(self, context: ToolContext) -> dict[str, Any]:
+        """Submit the document."""
+        run, plan = await context.runs.submit(
+            context.principal, self.document, key=self.key, name=self.name, tags=tuple(self.tags), allow=self.allow
         )
         findings = await to_thread(lambda: within((each.to_dict() for each in plan.findings), limits.FINDINGS_BYTES))
         return {"run": run.id, "findings": findings}
 
 
-class _Acting(OfRun):
-    """A tool that is one of the actions."""
+class _ActionTool(RunTool):
+    """A tool that is one of the actions (`worker.actions`)."""
 
     is_destructive = True
     action: ClassVar[str]
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """Do it."""
-        run = await asking.runs.run(asking.principal, self.run)
-        name, given = self._meant()
-        done = await to_thread(partial(ACTIONS[name].do, run.plain, **given))
+    async def execute(self, context: ToolContext) -> dict[str, Any]:
+        """Run the action."""
+        run = await context.runs.run(context.principal, self.run)
+        done = await to_thread(partial(ACTIONS[self._chosen()].do, run.plain, **self._parameters()))
         return {"run": run.id, **({"decision": done["id"]} if "id" in done else {})}
 
-    def _meant(self) -> tuple[str, dict[str, Any]]:
-        """The action and its parameters."""
-        return self.action, {name: getattr(self, name) for name in type(self).model_fields if name != "run"}
+    def _chosen(self) -> str:
+        """The name of the action. Raises `BadQuery`."""
+        return self.action
+
+    def _parameters(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in type(self).model_fields if name != "run"}
 
 
-class _Decision(_Acting):
+class _DecisionTool(_ActionTool):
     right = "decide"
     is_idempotent = True
     output = _object("run", run=_TEXT)
 
 
-class ApproveTool(_Decision):
+class ApproveTool(_DecisionTool):
     """Let a held call run exactly as `held` has shown it, or with other parameters or narrower scopes; or let a plan
     run, by its digest. The same decision twice is one.
     """
@@ -310,16 +304,18 @@ class ApproveTool(_Decision):
     parameters: dict[str, Any] | None = Field(None, description="Other parameters, in place of all that were shown.")
     scopes: list[str] | None = Field(None, description="Narrower scopes: kinds and references.")
 
-    def _meant(self) -> tuple[str, dict[str, Any]]:
-        given = {name: value for name, value in super()._meant()[1].items() if value is not None}
-        if self.plan is None and not given.keys() >= {"call", "shown"}:
+    def _chosen(self) -> str:
+        if self.plan is None and None in (self.call, self.shown):
             raise BadQuery("give `call` and `shown` as `held` has them, or `plan`")
-        if self.plan is not None and len(given) > 1:
+        if self.plan is not None and len(self._parameters()) > 1:
             raise BadQuery("a plan is approved by `plan` alone")
-        return self.action if self.plan is None else "approve_plan", given
+        return self.action if self.plan is None else "approve_plan"
+
+    def _parameters(self) -> dict[str, Any]:
+        return _query(self)
 
 
-class RejectTool(_Decision):
+class RejectTool(_DecisionTool):
     """End a held call with the error `Rejected` and a reason. The same decision twice is one."""
 
     action = "reject"
@@ -328,7 +324,7 @@ class RejectTool(_Decision):
     reason: str = Field(min_length=1, max_length=10_000, description="Why: the run and its model read it.")
 
 
-class AnswerTool(_Decision):
+class AnswerTool(_DecisionTool):
     """Answer a held call that is a question: the value is its result. The same answer twice is one."""
 
     action = "answer"
@@ -337,17 +333,17 @@ class AnswerTool(_Decision):
     value: Any = Field(description="The answer; one of the question's options, where it has some.")
 
 
-class CancelTool(_Acting):
+class CancelTool(_ActionTool):
     """End a run now: what comes later does not count."""
 
     right = "control"
     action = "cancel"
     output = _object("run", "status", run=_TEXT, status=_TEXT)
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """Cancel it."""
-        done = await super().carry_out(asking)
-        run = await asking.runs.run(asking.principal, self.run)
+    async def execute(self, context: ToolContext) -> dict[str, Any]:
+        """Cancel the run, and read its status."""
+        done = await super().execute(context)
+        run = await context.runs.run(context.principal, self.run)
         return {**done, "status": (await run.status())["status"]}
 
 
@@ -364,7 +360,7 @@ DOING: Final[Mapping[str, type[ServerTool]]] = {
 # Delegates that are tools: one of `ACTS_MCP_DELEGATES` is called by its name, and the call is a run of its own.
 #
 # What the client gives is data of the run, which the call refers to; so nothing in it is read as a reference (SPEC
-# R2.4). If the client goes, the run goes on; its id is the first progress that the call tells.
+# R2.4). If the client goes, the run goes on; its id is the first progress that the call reports.
 
 TAG: Final = "mcp"
 """The tag of the runs."""
@@ -386,9 +382,11 @@ class DelegateTool:
     """The schema of its parameters, an object."""
     answer: Any
     """The schema of its answer."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments of one call."""
 
-    def tool(self, name: str) -> Tool:
-        """As MCP lists it."""
+    def listed(self, name: str) -> Tool:
+        """The tool as MCP lists it."""
         hints = ToolAnnotations(
             read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
         )
@@ -401,7 +399,7 @@ class DelegateTool:
             annotations=hints,
         )
 
-    def read(self, arguments: Mapping[str, Any]) -> DelegateCall:
+    def read(self, arguments: Mapping[str, Any]) -> DelegateTool:
         """A call with these arguments. Raises `BadQuery`."""
         if meta := [name for name in arguments if name.startswith("_")]:
             raise BadQuery(
@@ -416,31 +414,21 @@ class DelegateTool:
                 raise BadQuery(str(error)) from None
             if given == arguments or schema.problems(given):
                 raise BadQuery("; ".join(map(str, problems[: limits.MOST_PROBLEMS])))
-        return DelegateCall(self.name, given)
+        return replace(self, arguments=given)
 
-
-@dataclass(frozen=True, slots=True)
-class DelegateCall:
-    """One call of it."""
-
-    name: str
-    arguments: Mapping[str, Any]
-
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+    async def execute(self, context: ToolContext) -> dict[str, Any]:
         """Submit the run, and wait for its answer. Raises `RunFailed`, `Rejected`."""
-        run, _ = await asking.runs.submit(
-            asking.principal, self._document(), key=None, name=self.name, tags=(TAG,), allow=None
-        )
-        await asking.progress(0, None, f"run {run.id}: submitted")
-        seen = await awaited(asking, run.id, limits.READING_LONGEST_WAIT_SECONDS)
+        run, _ = await context.runs.submit(context.principal, self._document(), name=self.name, tags=(TAG,))
+        await context.progress(0, None, f"run {run.id}: submitted")
+        seen = await awaited(context, run.id, limits.READING_LONGEST_WAIT_SECONDS)
         found = {"run": run.id, "status": seen["status"]}
         if seen["status"] == "completed":
-            answer = await asking.runs.output(run.id)
+            answer = await context.runs.output(run.id)
             if (size := size_of(answer)) > limits.READING_MOST_BYTES:
                 return found | {"note": f"the answer has {size} bytes: `result` gives its parts"}
             return found | {"answer": answer}
         if seen["status"] in ("failed", "cancelled"):
-            raise RunFailed(f"run {run.id} is {seen['status']}: {await _reason(asking, run.id, seen)}")
+            raise RunFailed(f"run {run.id} is {seen['status']}: {await _reason(context, run.id, seen)}")
         return found | {"note": "it has no answer yet: `result` waits for it, `held` has what waits for a person"}
 
     def _document(self) -> dict[str, Any]:
@@ -485,8 +473,8 @@ def _defined(name: str, definition: Mapping[str, Any]) -> DelegateTool:
     return DelegateTool(name, str(definition.get("description", "")), {"type": "object", **schema}, kept)
 
 
-async def _reason(asking: Asking, run: str, seen: Mapping[str, Any]) -> str:
-    lane = await asking.runs.page(run, "instance")
+async def _reason(context: ToolContext, run: str, seen: Mapping[str, Any]) -> str:
+    lane = await context.runs.page(run, "instance")
     error = next((call["error"] for call in lane["calls"] if call.get("error")), None)
     if isinstance(error, Mapping):
         return f"{error.get('type')}: {error.get('message')}"

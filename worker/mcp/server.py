@@ -1,12 +1,15 @@
-"""The server of the protocol: which tools there are for whom, and calling them. Both transports serve it."""
+"""The server of the protocol: listing and calling tools; for one client over standard input and output, or for many
+over HTTP.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
@@ -16,49 +19,29 @@ from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
     ListToolsResult,
     PaginatedRequestParams,
-    TextContent,
 )
-from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...broker_config import Settings
-from ...protocol import Rejected
+from ...broker_config.tokens import AccessToken
+from ...protocol.plan.submission import decode
 from .. import limits
-from ..ui.access import Refused, document, encoded, refusal
-from .reading import DOING, READING, DelegateTool, delegate_tools, problems
-from .tools import Asking, Principal, Runs, ServerTool
-
-# What a tool gives, as MCP has it: structured content, and the same as a text; or an error as a text of JSON.
-#
-# Values that others wrote (SPEC R16) are data in it, and nowhere else. What is said of an error is what the pages say:
-# a sentence that tells what to do, and nothing of the inside.
-
-
-def answer(found: dict[str, Any]) -> CallToolResult:
-    """What a tool has given."""
-    return CallToolResult(content=[_text(encoded(found).decode())], structured_content=found)
-
-
-def failure(error: Exception, tool: str) -> CallToolResult:
-    """What went wrong, for the client to read."""
-    if isinstance(error, ValidationError):
-        wrong = (f"{'/'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}" for each in error.errors())
-        error = Refused(400, "BadArguments", f"{tool} is not called in this way: {'; '.join(wrong)}"[:2_000])
-    found = document(refusal(error))
-    if isinstance(error, Rejected):
-        found["error"]["message"] = "the submission is refused, and nothing of it runs"
-        found["error"] |= problems(error)
-    return CallToolResult(content=[_text(encoded(found).decode())], is_error=True)
-
-
-def _text(text: str) -> TextContent:
-    return TextContent(type="text", text=text)
-
+from ..limits import limits_of
+from ..ui.access import Access, Bodies, Guard, Refused, Site, Visitor
+from ..ui.server import WebServer
+from .documents import NO_MESSAGE, Documents
+from .reading import DOING, READING, DelegateTool, delegate_tools
+from .tools import Principal, Runs, ServerTool, ToolContext, answer, failure
 
 TOOLS: Final[Mapping[str, type[ServerTool]]] = {**READING, **DOING}
 INSTRUCTIONS: Final = (
@@ -67,16 +50,16 @@ INSTRUCTIONS: Final = (
 )
 
 Context = ServerRequestContext[Any, Any]
-Knowing = Callable[[Context], Principal]
-"""Who sends a request."""
+Identify = Callable[[Context], Principal]
+"""Gives the sender of a request."""
 
 
 def most_bytes(settings: Settings) -> int:
-    """How large a message of a client may be: a submission, with the escapes that JSON may need for it."""
+    """The largest message of a client: a submission, with the escapes that JSON may need for it."""
     return 2 * int(settings.limit_submission_bytes)
 
 
-def make_server(settings: Settings, who: Knowing) -> Server[Any]:
+def make_server(settings: Settings, identify: Identify) -> Server[Any]:
     """A server under these settings, whose code is loaded. Raises `WorkerError` where a delegate cannot be a tool."""
     runs: Runs | None = None
     tools: dict[str, type[ServerTool] | DelegateTool] = {**TOOLS, **delegate_tools(settings, TOOLS)}
@@ -91,20 +74,20 @@ def make_server(settings: Settings, who: Knowing) -> Server[Any]:
             await runs.close()
 
     async def list_tools(context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
-        rights = who(context).rights
-        return ListToolsResult(tools=[tool.tool(name) for name, tool in tools.items() if tool.right in rights])
+        rights = identify(context).rights
+        return ListToolsResult(tools=[tool.listed(name) for name, tool in tools.items() if tool.right in rights])
 
     async def call_tool(context: Context, asked: CallToolRequestParams) -> CallToolResult:
         assert runs is not None, "no request comes before the server has begun"
         if (tool := tools.get(asked.name)) is None:
             raise MCPError(INVALID_PARAMS, f"there is no tool {asked.name[:100]!r}: there are {', '.join(tools)}")
         if (done := getattr(getattr(context.request, "state", None), "result", None)) is not None:
-            return cast(CallToolResult, done)  # it was large, and is carried out already
-        principal = who(context)
+            return cast(CallToolResult, done)  # it was large, and has run already
+        principal = identify(context)
         try:
             principal.require(tool.right, asked.name)
             call = tool.read(asked.arguments or {})
-            return answer(await call.carry_out(Asking(runs, principal, context.session.report_progress)))
+            return answer(await call.execute(ToolContext(runs, principal, context.session.report_progress)))
         except Exception as error:
             return failure(error, asked.name)
 
@@ -119,14 +102,14 @@ def make_server(settings: Settings, who: Knowing) -> Server[Any]:
     )
 
 
-# One client, over standard input and output: whoever has started the process.
+# One client, over standard input and output: the one that has started the process.
 
 logger = logging.getLogger("acts.mcp")
 
 
-async def serve(settings: Settings, principal: Principal) -> None:
-    """Serve until the client closes its end, or the process is told to end. Whatever else reads standard input in this
-    process finds it empty, and whatever else is printed goes to stderr.
+async def serve_stdio(settings: Settings, principal: Principal) -> None:
+    """Serve until the client closes its end, or a signal ends the process. Other code that reads standard input in this
+    process finds it empty, and what it prints goes to stderr.
     """
     server = make_server(settings, lambda _: principal)
     lines: Any = _Lines(_own_input(), most_bytes(settings))
@@ -168,9 +151,102 @@ class _Lines:
 
 
 def _own_input() -> int:
-    """Standard input under another number, so that no code of others reads what the client sends."""
+    """Standard input under another number, so that no other code reads what the client sends."""
     file = os.dup(limits.SERVER_INPUT)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, limits.SERVER_INPUT)
     os.close(nothing)
     return file
+
+
+# Many clients, over HTTP: each with a token, which says who it is and what it may do.
+#
+# The protocol is stateless here, also for clients that speak older versions of it: all that a request needs is in the
+# request and in the log, so a server may end and another may take its place.
+
+PATH: Final = "/mcp"
+SITE: Final = Site(
+    guarded=PATH,
+    url_setting="ACTS_MCP_URL",
+    how_to_enter="send Authorization: Bearer TOKEN",
+    where_from="`acts mcp --http` prints a new one at each start, unless ACTS_MCP_TOKENS says who may enter",
+)
+
+
+async def serve_http(
+    listening: socket.socket,
+    host: str,
+    settings: Settings,
+    tokens: Sequence[AccessToken],
+    on_ready: Callable[[], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM. A run belongs to the name of the token that it was submitted with, where a setting
+    has that.
+    """
+
+    def identify(context: Context) -> Principal:
+        assert context.request is not None, "over HTTP each message comes with its request"
+        return _principal(context.request.state.visitor)
+
+    documents, server = Documents(settings), make_server(settings, identify)
+    manager = StreamableHTTPSessionManager(server, stateless=True, max_request_body_size=most_bytes(settings))
+    routes = [
+        Route(PATH, _Bounded(manager.handle_request, settings, documents), methods=["POST"]),
+        Route("/health", _health),
+    ]
+    router = Router(routes, redirect_slashes=False)
+    access, most = Access(tokens, SITE), limits.MOST_CONNECTIONS
+    guard = Guard(router, access=access, site=SITE, host=host, url=settings.mcp_url, most_requests=most)
+    async with manager.run():
+        try:
+            await WebServer(guard, limits.MOST_CONNECTIONS, on_ready).serve([listening])
+        finally:
+            await documents.close()
+
+
+class _Bounded:
+    """Reads the body of a request within bounds. A large call has run when the protocol's server sees its message, from
+    which the arguments are gone; what is in a small one is counted before memory is taken.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, documents: Documents) -> None:
+        self._app = app
+        self._bodies = Bodies(most_bytes(settings), "twice ACTS_LIMIT_SUBMISSION_BYTES")
+        self._limits = limits_of(settings)
+        self._documents = documents
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        async with self._bodies.read(request, request.state.visitor.name) as body:
+            await self._app(scope, await self._message(request, body), send)
+
+    async def _message(self, request: Request, body: bytes) -> Receive:
+        """The messages that the protocol's server reads of a request. Raises `Refused`, `Rejected`."""
+        is_large = len(body) > limits.DOCUMENTS_SMALL_BYTES
+        done = await self._documents.run(body, _principal(request.state.visitor)) if is_large else None
+        if is_large and done is None and len(body) > 2 * self._limits.message_bytes:
+            raise Refused(413, "TooLarge", "only a call of a tool has so large a message, and `result` has none")
+        if done is not None:
+            body, request.state.result = done.message, done.result
+        else:
+            message = await asyncio.get_running_loop().run_in_executor(None, decode, body, self._limits)
+            if not isinstance(message, dict):
+                raise Refused(400, "BadBody", NO_MESSAGE)
+        is_read = False
+
+        async def again() -> Message:
+            nonlocal is_read
+            if is_read:
+                return await request.receive()
+            is_read = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        return again
+
+
+def _principal(visitor: Visitor) -> Principal:
+    return Principal(visitor.name, visitor.rights, visitor.identity)
+
+
+async def _health(_: Any) -> Response:
+    return Response(b'{"status":"ok"}', media_type="application/json")

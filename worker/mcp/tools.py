@@ -1,4 +1,4 @@
-"""What all tools have in common: their arguments, what they say of themselves, the right that they take."""
+"""Tools in general: who calls one, the runs it may see, its arguments and its listing, and how MCP has its answer."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from asyncio import to_thread
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Annotated, Any, ClassVar, Final
 
-from mcp_types import Tool, ToolAnnotations
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 from redis import Redis
 
 from ...broker_config import Settings
 from ...broker_config.tokens import Identity, Right
 from ...protocol import Plan, Rejected
+from ...protocol.facade import explained
 from ...protocol.paths import MISSING
 from ...protocol.plan.submission import decode
 from .. import limits
@@ -26,55 +29,55 @@ from ..client.submitting import id_of_key, label_of
 from ..errors import NotPossibleNow
 from ..store.connections import connect, redis_errors
 from ..ui import Page
-from ..ui.access import Reader, Refused
+from ..ui.access import Reader, Refused, document, encoded, refusal
 from ..ui.opened import Query
 from ..ui.page import runs
 
-# Who asks, and what that admits.
+# Callers, and their rights.
 
 _LOCAL: Final[tuple[Right, ...]] = ("read", "all")
 _WRITING: Final[tuple[Right, ...]] = ("submit", "decide", "control")
 
 
 def local_rights(*, write: bool) -> frozenset[Right]:
-    """The rights of whoever has started the server, whose settings reach all runs; with `write` also to change them."""
+    """The rights of the client that has started the server: to read all runs, and with `write` to change them."""
     return frozenset((*_LOCAL, *(_WRITING if write else ())))
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody who uses the server."""
+    """A user of the server."""
 
     name: str
-    """As the audit trail has it."""
+    """The name in the audit trail."""
     rights: frozenset[Right]
     identity: Identity | None = None
-    """Who has shown a token, and owns the runs that are submitted here. None: they are nobody's."""
+    """The owner of a token, who owns the runs that are submitted with it; None where runs have no owner."""
 
     @property
     def owner(self) -> str | None:
-        """Whose the runs are that are submitted here."""
+        """The owner of the runs that are submitted here."""
         return self.identity.name if self.identity is not None else None
 
     @property
     def only(self) -> str | None:
-        """The owner whose runs alone are seen; None where all are."""
+        """The owner whose runs alone the user may see; None where that is all runs."""
         return None if "all" in self.rights else self.owner
 
     def require(self, right: Right, tool: str) -> None:
-        """Raise `Refused` where a tool takes a right that is not there."""
+        """Raise `Refused` where the user lacks the right that a tool takes."""
         if right not in self.rights:
             has = ", ".join(sorted(self.rights))
             text = f"{tool} takes the right to {right}, and {self.name} has {has}"
             raise Refused(403, "NotAdmitted", f"{text}: `acts mcp --write`, or its token in ACTS_MCP_TOKENS, gives it")
 
 
-# The runs that somebody may see: found by id, name or `latest` among them, read as the pages read them, and steered in
-# the name of whoever asks.
+# The runs that a principal may see: found by id, name or `latest`, read as the pages read them, and steered in the
+# principal's name.
 
 
 class NoValue(NotPossibleNow):
-    """There is no value at a place."""
+    """A place that has no value."""
 
 
 class Runs:
@@ -95,25 +98,19 @@ class Runs:
         self._redis.close()
 
     def client(self, principal: Principal) -> AsyncClient:
-        """What acts in somebody's name."""
+        """A client that acts in a principal's name."""
         if principal.name not in self._clients:
             self._clients[principal.name] = AsyncClient(self.settings.acting_for(principal.name, principal.identity))
         return self._clients[principal.name]
 
     async def find(self, principal: Principal, text: str) -> str:
-        """The id of the run that a text means, among those that somebody may see. Raises `RunNotFound`."""
-        prefix = self.settings.key_prefix
+        """The id of the run that a text means, among those that a principal may see. Raises `RunNotFound`."""
+        prefix, most = self.settings.key_prefix, limits.TOOLS_MOST_LOOKED_AT
 
         def found() -> str:
             with redis_errors(self.settings):
-                overview = Overview(
-                    self._redis,
-                    prefix,
-                    owner=principal.only,
-                    asker=principal.owner,
-                    most_looked_at=limits.TOOLS_MOST_LOOKED_AT,
-                )
-                return overview.find(text)
+                only, asker = principal.only, principal.owner
+                return Overview(self._redis, prefix, owner=only, asker=asker, most_looked_at=most).find(text)
 
         return await self._reader.call("", found)
 
@@ -122,7 +119,7 @@ class Runs:
         return self.client(principal).run_of(await self.find(principal, text))
 
     async def listed(self, principal: Principal, query: Mapping[str, str]) -> Any:
-        """The runs that somebody may see, as the page lists them."""
+        """The runs that a principal may see, as the page lists them."""
 
         def found() -> Any:
             with redis_errors(self.settings):
@@ -131,15 +128,14 @@ class Runs:
         return await self._reader.call("", found)
 
     async def page(self, run: str, what: str = "", query: Mapping[str, str] | None = None) -> Any:
-        """What the page says of a run that `find` has found."""
+        """A document of the pages about a run that `find` has found."""
         return await self._reader.answer(f"runs/{run}/{what}" if what else f"runs/{run}", query or {})
 
     async def value(self, run: str, path: str, instance: str | None) -> Any:
         """The value at a path of a run. Raises `NoValue`."""
 
         def found() -> Any:
-            readable = ReadableRun(run, self._redis, self.settings)
-            explained = readable.explain(path, instance=instance)
+            explained = ReadableRun(run, self._redis, self.settings).explain(path, instance=instance)
             if explained.value is MISSING:
                 raise NoValue(explained.conflict or f"nothing is at {path}: `explain` says why")
             return explained.value
@@ -156,30 +152,23 @@ class Runs:
             await self.client(principal).run_of(run).ended(seconds)
 
     async def submit(
-        self,
-        principal: Principal,
-        value: Any,
-        *,
-        key: str | None,
-        name: str | None,
-        tags: tuple[str, ...],
-        allow: list[str] | None,
+        self, principal: Principal, value: Any, *, key: str | None = None, allow: list[str] | None = None, **about: Any
     ) -> tuple[AsyncRun, Plan]:
-        """Submit a document in somebody's name, who owns the run. Raises `Rejected`."""
+        """Submit a document in the name of a principal, who owns the run. Raises `Rejected`."""
         client = self.client(principal)
         plan = await client.check_submission(value, allow=allow)
         id_ = id_of_key(principal.owner, key) if key is not None else None
-        label = await to_thread(label_of, value, id=id_, name=name, tags=tags)
+        label = await to_thread(label_of, value, id=id_, **about)
         return await client.submit_plan(plan, label), plan
 
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Tells the client how far a call has come: so much, of so much, in words."""
+"""Reports to the client how far a call has come: how much is done, of how much, in words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """Who calls a tool, on what, and how it hears of progress."""
+class ToolContext:
+    """The caller of a tool, the runs that it reads, and the reporting of its progress."""
 
     runs: Runs
     principal: Principal
@@ -192,14 +181,14 @@ class ServerTool(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     right: ClassVar[Right] = "read"
     is_destructive: ClassVar[bool] = False
-    """Whether it may end or change what is there, or have something done outside."""
+    """Whether the tool may end or change a run, or have something done outside."""
     is_idempotent: ClassVar[bool] = False
-    """Whether the same call twice does the same as once."""
+    """Whether calling twice does the same as calling once."""
     output: ClassVar[Mapping[str, Any]] = {"type": "object"}
-    """The schema of what it gives."""
+    """The schema of the answer."""
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """Do it; return what the tool gives, as JSON."""
+    async def execute(self, context: ToolContext) -> dict[str, Any]:
+        """Execute the call, and return its answer as JSON."""
         raise NotImplementedError
 
     @classmethod
@@ -208,8 +197,8 @@ class ServerTool(BaseModel):
         return cls.model_validate(arguments)
 
     @classmethod
-    def tool(cls, name: str) -> Tool:
-        """As MCP lists it."""
+    def listed(cls, name: str) -> Tool:
+        """The tool as MCP lists it, under a name."""
         reads = cls.right == "read"
         return Tool(
             name=name,
@@ -245,7 +234,7 @@ SubmittedDocument = Annotated[
 ]
 
 
-class OfRun(ServerTool):
+class RunTool(ServerTool):
     """A tool about one run."""
 
     run: str = Field(
@@ -253,18 +242,51 @@ class OfRun(ServerTool):
     )
 
 
+class _Untitled(GenerateJsonSchema):
+    """A schema without the titles that only repeat the names of its properties."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Never."""
+        return False
+
+
 def input_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON Schema of a tool's parameters, without the titles that only repeat their names."""
-    schema = model.model_json_schema()
-    schema.pop("description", None)
-    found: dict[str, Any] = _untitled(schema)
-    return found
+    """The JSON Schema of a tool's parameters."""
+    schema = model.model_json_schema(schema_generator=_Untitled)
+    return {key: value for key, value in schema.items() if key not in ("title", "description")}
 
 
-def _untitled(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_untitled(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    kept = {key: value for key, value in schema.items() if key != "title" or not isinstance(value, str)}
-    return {key: _untitled(value) for key, value in kept.items()}
+# Answers as MCP has them: structured content, and the same as a text; or an error as a text of JSON.
+#
+# Values that others wrote (SPEC R16) are data in it, and nowhere else. An error reads as on the pages: a sentence that
+# says what to do, and nothing of the inside.
+
+
+def answer(found: dict[str, Any]) -> CallToolResult:
+    """The answer of a tool."""
+    return CallToolResult(content=[_text(found)], structured_content=found)
+
+
+def failure(error: Exception, tool: str) -> CallToolResult:
+    """The error of a tool, for the client to read."""
+    if isinstance(error, ValidationError):
+        wrong = (f"{'/'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}" for each in error.errors())
+        error = Refused(400, "BadArguments", f"{tool} is not called in this way: {'; '.join(wrong)}"[:2_000])
+    found = document(refusal(error))
+    if isinstance(error, Rejected):
+        found["error"]["message"] = "the submission is refused, and nothing of it runs"
+        found["error"] |= problems(error)
+    return CallToolResult(content=[_text(found)], is_error=True)
+
+
+def problems(rejected: Rejected) -> dict[str, Any]:
+    """The errors of a submission, with hints."""
+    errors = [
+        {"pointer": problem.pointer, "message": problem.message}
+        for problem in islice(explained(rejected), limits.MOST_ERRORS)
+    ]
+    return {"errors": errors, "more_errors": len(rejected.errors) - len(errors)}
+
+
+def _text(found: Mapping[str, Any]) -> TextContent:
+    return TextContent(type="text", text=encoded(found).decode())

@@ -33,29 +33,23 @@ from .. import limits
 from ..errors import ActivitiesError, InvalidParameters
 from .signatures import described, parameters_schema, returns_schema
 
-# Trust: what a decorator and a signature say of who may decide, as the tool's `_trust` (SPEC R16.1).
+# Trust: an activity's `_trust` as its decorator and its signature declare it (SPEC R16.1).
 
 
 class Content:
     """A parameter that decides nothing: `note: Annotated[str, Content]` may come from anybody (SPEC R16.1)."""
 
 
-def trust_said(function: Callable[..., Any], *, effects: bool, untrusted: str | Sequence[str]) -> dict[str, Any]:
-    """What stands beside the `properties` of an activity's schema. Raises `ActivitiesError`."""
-    content = list(_content(function))
+def declared_trust(function: Callable[..., Any], *, effects: bool, untrusted: str | Sequence[str]) -> dict[str, Any]:
+    """The `_trust` of an activity's schema, empty where nothing is declared. Raises `ActivitiesError`."""
     sources = [untrusted] if isinstance(untrusted, str) else list(untrusted)
-    said: dict[str, Any] = {
-        **({"effects": True} if effects else {}),
-        **({"result": sources} if sources else {}),
-        **({"content": content} if content else {}),
-    }
-    if (problem := next(trust_problems(said), None)) is not None:
+    declared = {"effects": effects, "result": sources, "content": list(_content(function))}
+    trust = {name: value for name, value in declared.items() if value}
+    if (problem := next(trust_problems(trust), None)) is not None:
         name = problem.pointer.removeprefix("/") or TRUST
-        raise ActivitiesError(f"activity {function.__name__!r}: {_GIVEN.get(name, name)} {problem.message}")
-    return {TRUST: said} if said else {}
-
-
-_GIVEN = {"result": "untrusted"}
+        argument = "untrusted" if name == "result" else name
+        raise ActivitiesError(f"activity {function.__name__!r}: {argument} {problem.message}")
+    return {TRUST: trust} if trust else {}
 
 
 def _content(function: Callable[..., Any]) -> Iterator[str]:
@@ -63,7 +57,7 @@ def _content(function: Callable[..., Any]) -> Iterator[str]:
     try:
         hints = inspect.get_annotations(function, eval_str=True)
     except NameError:
-        return  # what reads the signature says so
+        return  # reading the signature reports it
     for name, hint in hints.items():
         marks = getattr(hint, "__metadata__", ())
         if any(mark is Content or isinstance(mark, Content) for mark in marks):
@@ -74,7 +68,7 @@ def _content(function: Callable[..., Any]) -> Iterator[str]:
 
 
 def require_version(version: Any) -> None:
-    """Raise `ActivitiesError` for a version that is given and is none."""
+    """Raise `ActivitiesError` for a version that is no short printable text."""
     is_one = isinstance(version, str) and 0 < len(version) <= limits.LONGEST_VERSION and version.isprintable()
     if version is not None and not is_one:
         text = f'version is {version!r}: a text of at most {limits.LONGEST_VERSION} characters, such as version="2"'
@@ -82,8 +76,8 @@ def require_version(version: Any) -> None:
 
 
 def version_of(function: Callable[..., Any]) -> str:
-    """A digest of the source of the function's module, 12 hexadecimal digits; where it has no file, as in a notebook,
-    of what the function was compiled to.
+    """A digest of the source of the function's module, 12 hexadecimal digits; where that is no file, as in a notebook,
+    a digest of the function's compiled code.
     """
     plain: Any = inspect.unwrap(function)
     while isinstance(plain, partial):
@@ -104,7 +98,7 @@ def _of_file(path: str, _changed_ns: int, _size: int) -> str:
 
 
 def _compiled(code: Any) -> bytes:
-    """What says what compiled code does, the same in each process."""
+    """Bytes that tell compiled code apart, the same in each process."""
     if not isinstance(code, CodeType):
         return b""
     constants = b"".join(
@@ -118,8 +112,6 @@ F = TypeVar("F", bound=Function)
 R = TypeVar("R", bound="Registered")
 
 _CONFIG: Final = ConfigDict(arbitrary_types_allowed=True)
-
-
 _NUMBERS: Final = (
     ("retries", int, "a whole number"),
     ("max_concurrency", int, "a whole number"),
@@ -131,7 +123,7 @@ _NUMBERS: Final = (
 
 @dataclass(frozen=True)
 class Policy:
-    """How often and how long a call is tried, and how many are at work at a time, over all workers.
+    """The attempts of a call, their time and the waits between them, and the calls at work at a time over all workers.
 
     Waits between attempts double from `backoff_seconds`, with jitter. Raises `ActivitiesError`.
     """
@@ -163,7 +155,7 @@ class Registered:
     name: str
     function: Function
     given_version: str | None = field(default=None, kw_only=True)
-    """That which its decorator was given."""
+    """The version that its decorator names."""
 
     def __post_init__(self) -> None:
         """Raises `ActivitiesError`."""
@@ -171,7 +163,7 @@ class Registered:
 
     @cached_property
     def version(self) -> str:
-        """Which version of the code it is (SPEC R17.1)."""
+        """The version of the code (SPEC R17.1)."""
         return self.given_version or version_of(self.function)
 
     @property
@@ -192,12 +184,12 @@ class Activity(Registered):
 
     @cached_property
     def contract(self) -> Contract:
-        """What it takes and gives (SPEC R17.1)."""
+        """The digests and rules of its parameters and results (SPEC R17.1)."""
         return Contract(self.name, self.schema)
 
     def misfits(self, call: Mapping[str, Any], parameters: Mapping[str, Any], mark: str) -> list[Problem]:
-        """What its contract has against a call that was checked under that of a mark (SPEC R17.3). What the function's
-        own validation makes a parameter of - a number of a text - is none of it.
+        """The objections of its contract to a call that was checked under the contract of `mark` (SPEC R17.3). A
+        parameter that the function's own validation converts, such as a text to a number, is no objection.
         """
         problems = self.contract.problems({**call, **parameters}, mark)
         if problems and not self.takes_call and not any(problem.pointer.startswith("/_") for problem in problems):
@@ -209,18 +201,17 @@ class Activity(Registered):
         return problems
 
     def refusal(self, call: Mapping[str, Any], parameters: Mapping[str, Any], mark: str) -> str | None:
-        """The same with both contracts, as a call's error says it; None where there is nothing against it."""
+        """The objections as the text of a call's error, which names both contracts; None where there are none."""
         if not (problems := self.misfits(call, parameters, mark)):
             return None
-        return (
-            f"version {self.version} of {self.name!r}, contract {self.contract.digest}, which does not admit the call, "
-            f"checked under contract {mark.partition(' ')[0]}: {'; '.join(map(str, problems))}"
-        )
+        own, before = f"contract {self.contract.digest}", f"contract {mark.partition(' ')[0]}"
+        text = f"version {self.version} of {self.name!r}, {own}, which does not admit the call, checked under {before}"
+        return f"{text}: {'; '.join(map(str, problems))}"
 
     def bind(
         self, call: Mapping[str, Any], parameters: Mapping[str, Any], context: Mapping[str, Any]
     ) -> Callable[[], Any]:
-        """The function with its arguments: ready to be called, once."""
+        """The function with its arguments, to be called once."""
         if self.takes_call:
             seen = {key: value for key, value in call.items() if key not in WITHHELD}
             return lambda: self.function({**seen, **parameters}, dict(context))
@@ -237,7 +228,7 @@ class Activity(Registered):
 
     @cached_property
     def _validated(self) -> Callable[..., Callable[[], Any]]:
-        """Pydantic's validation, by which a date in a parameter arrives as one: gives the function, ready to run."""
+        """Pydantic's validation of the arguments, which makes a date of a text: it gives the function, ready to run."""
 
         @wraps(self.function)
         def ready(*positional: Any, **named: Any) -> Callable[[], Any]:
@@ -248,13 +239,13 @@ class Activity(Registered):
 
 @dataclass(frozen=True)
 class Delegate(Registered):
-    """A delegate in code: it receives its whole context as a list of messages, and nothing else (SPEC R9)."""
+    """A delegate in code, which receives its whole context as a list of messages, and nothing else (SPEC R9)."""
 
     policy: Policy = field(default_factory=Policy)
 
     @cached_property
     def gives_result(self) -> bool:
-        """Whether its annotation says what it gives."""
+        """Whether its annotation describes its results."""
         return bool(returns_schema(self.function))
 
 
@@ -271,18 +262,18 @@ class Registry:
         self.delegates: MutableMapping[str, Delegate] = {}
         self.models: MutableMapping[str, RegisteredModel] = {}
         self.stand_ins: MutableMapping[str | None, str] = {}
-        """Which of the models is asked in the place of one of that name; in that of all others, where there is None."""
+        """The model that is asked in the place of one of that name; under None the one in the place of all others."""
 
     def schemas(self) -> dict[str, Mapping[str, Any]]:
         """Activity name to the schema of its tool."""
         return {name: activity.schema for name, activity in self.activities.items()}
 
     def queues(self) -> tuple[str, ...]:
-        """The queues that activities have of their own."""
+        """The queues of activities that run in tasks of their own."""
         return tuple(dict.fromkeys(a.queue for a in self.activities.values() if a.queue is not None))
 
     def limited_to(self, names: Collection[str]) -> Registry:
-        """Those of these names; all where no name is given (`ACTS_ALLOW`)."""
+        """A registry of the activities and delegates of these names; of all where there is no name (`ACTS_ALLOW`)."""
         if not names:
             return self
         limited = Registry()
@@ -292,7 +283,7 @@ class Registry:
         return limited
 
     def add_activity(self, activity: Activity) -> None:
-        """Register an activity. Raises `ActivitiesError` where another function has the name, or we have."""
+        """Register an activity. Raises `ActivitiesError` where another function, or the engine, has the name."""
         if activity.name == ASK_HUMAN:
             raise ActivitiesError(f"{ASK_HUMAN!r} asks a person (SPEC R14): register the activity under another name")
         _add(self.activities, activity, "activity")
@@ -309,19 +300,17 @@ class Registry:
 def _add(known: MutableMapping[str, R], new: R, what: str) -> None:
     before = known.get(new.name)
     if before is not None and _source(before.function) != _source(new.function):
-        raise ActivitiesError(
-            f"two functions are registered as {what} {new.name!r}: {_source(before.function)} and "
-            f"{_source(new.function)}"
-        )
+        both = f"{_source(before.function)} and {_source(new.function)}"
+        raise ActivitiesError(f"two functions are registered as {what} {new.name!r}: {both}")
     known[new.name] = new
 
 
 registry: Final = Registry()
-"""What `@activity`, `@delegate` and `@model` register in."""
+"""The registry of `@activity`, `@delegate` and `@model`."""
 
 
-class Further(TypedDict, total=False):
-    """The waits between attempts, the first (0.5 s), from which they double, and the longest (30 s); what decides."""
+class BackoffOptions(TypedDict, total=False):
+    """Options of `@activity` for the waits between attempts (first 0.5 s, longest 30 s), and for trust."""
 
     backoff_seconds: float
     backoff_max_seconds: float
@@ -341,7 +330,7 @@ def activity(
     timeout_seconds: float | None = None,
     max_concurrency: int | None = None,
     version: str | None = None,
-    **further: Unpack[Further],
+    **options: Unpack[BackoffOptions],
 ) -> Callable[[F], F]: ...
 def activity(
     name: Any = None,
@@ -352,7 +341,7 @@ def activity(
     timeout_seconds: float | None = None,
     max_concurrency: int | None = None,
     version: str | None = None,
-    **further: Unpack[Further],
+    **options: Unpack[BackoffOptions],
 ) -> Any:
     """Register a function as an activity; its name is the tool's unless another is given.
 
@@ -365,18 +354,18 @@ def activity(
     such sources: a name, or several (SPEC R16). Results name the `version` of the code that ran a call: this
     text, else a digest of its module's source.
     """
-    if unknown := further.keys() - Further.__annotations__.keys():
-        known = ("queue", "retries", "timeout_seconds", "max_concurrency", "version", *Further.__annotations__)
+    if unknown := options.keys() - BackoffOptions.__annotations__.keys():
+        known = ("queue", "retries", "timeout_seconds", "max_concurrency", "version", *BackoffOptions.__annotations__)
         hint = Speller().hint(min(unknown), known) or f"; it has a name, which stands first, and {', '.join(known)}"
         raise TypeError(f"activity() has no argument {min(unknown)!r}{hint}")
-    first, longest = further.get("backoff_seconds", 0.5), further.get("backoff_max_seconds", 30.0)
+    first, longest = options.get("backoff_seconds", 0.5), options.get("backoff_max_seconds", 30.0)
     policy = Policy(retries, timeout_seconds, first, longest, max_concurrency)
-    effects, untrusted = further.get("effects", False), further.get("untrusted", ())
+    effects, untrusted = options.get("effects", False), options.get("untrusted", ())
 
     def register(function: Any) -> Any:
         made = make_activity(function, name if isinstance(name, str) else None, queue, policy)
-        said = trust_said(function, effects=effects, untrusted=untrusted)
-        registry.add_activity(replace(made, schema={**made.schema, **said}, given_version=version))
+        trust = declared_trust(function, effects=effects, untrusted=untrusted)
+        registry.add_activity(replace(made, schema={**made.schema, **trust}, given_version=version))
         return function
 
     return register(name) if callable(name) else register
@@ -428,8 +417,8 @@ def _require_name(name: object, what: str) -> None:
 
 
 def make_activity(function: Function, name: str | None, queue: str | None, policy: Policy) -> Activity:
-    """An activity from a function: its schema comes from the signature, what the schema says in words from the
-    docstring. Raises `ActivitiesError`.
+    """An activity from a function: its schema comes from the signature, the descriptions in it from the docstring.
+    Raises `ActivitiesError`.
     """
     parameters = inspect.signature(function).parameters
     name = name or function.__name__
@@ -454,9 +443,8 @@ def make_activity(function: Function, name: str | None, queue: str | None, polic
 
 
 def first_fault(error: ValidationError) -> str:
-    """The first thing that pydantic found wrong, without the values it looked at.
-
-    Below a parameter names may be keys of a value; what names a tag quotes it.
+    """The first error that pydantic found, without values: names below a parameter may be keys of one, and a message
+    about a tag quotes it.
     """
     first = error.errors(include_url=False, include_input=False)[0]
     name, *inside = first["loc"] or ("",)
@@ -467,7 +455,7 @@ def first_fault(error: ValidationError) -> str:
 
 
 def _source(function: Function) -> str:
-    """The file and name of a function: the same for a file that is loaded twice, as a module and by its path, and for a
+    """The file and name of a function: equal for a file that is loaded twice, as a module and by its path, and for a
     cell of a notebook that is run again.
     """
     if function.__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__"):

@@ -17,7 +17,7 @@ from ..errors import ActivitiesError, Terminated
 from .activities import Registry
 
 loaded: Final[dict[str, ModuleType]] = {}
-"""The modules and files that were asked for and imported, whether they register anything or not."""
+"""The configured modules and files that were imported, also those that register nothing."""
 
 
 def load_activities(settings: Settings) -> None:
@@ -37,11 +37,11 @@ def load(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and name.split(".")[0] == error.name.split(".")[0]:
             raise ActivitiesError(f"no module {name!r}: give a module that can be imported, or a file.py") from error
-        raise ActivitiesError(_told(name, error)) from error
+        raise ActivitiesError(_load_error(name, error)) from error
     except Terminated:
         raise
     except (Exception, SystemExit) as error:
-        raise ActivitiesError(_told(name, error)) from error
+        raise ActivitiesError(_load_error(name, error)) from error
 
 
 def _load_file(path: Path) -> ModuleType:
@@ -65,11 +65,11 @@ def _load_file(path: Path) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:
         del sys.modules[module_name]
-        raise ActivitiesError(_told(str(path), error)) from error
+        raise ActivitiesError(_load_error(str(path), error)) from error
     return module
 
 
-def _told(name: str, error: BaseException) -> str:
+def _load_error(name: str, error: BaseException) -> str:
     if isinstance(error, ActivitiesError):
         return f"{_place(name, error)}{error}"
     if isinstance(error, SyntaxError):
@@ -84,7 +84,7 @@ def _place(name: str, error: BaseException) -> str:
 
 
 def _frame(error: BaseException) -> traceback.FrameSummary | None:
-    """Where a module has failed, or registered something wrongly: its own line, not one of ours or of a library's."""
+    """The line of a module that has failed, or registered something wrongly: none of ours or of a library's."""
     frames, paths = traceback.extract_tb(error.__traceback__), sysconfig.get_paths()
     of_others = ("<", f"{Path(__file__).parents[2]}/", paths["stdlib"], paths["purelib"], paths["platlib"])
     return next((frame for frame in reversed(frames) if not frame.filename.startswith(of_others)), None)

@@ -33,11 +33,11 @@ from .mcp_tools import (
     McpToolChanged,
     McpUnavailable,
     NotAsked,
+    ObservedMessages,
     Origin,
-    Told,
+    OriginData,
     value_of,
 )
-from .mcp_transports import Heard, stdio
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +45,8 @@ _REOPENING: Final = Backoff(0.5, 30.0)
 
 
 @dataclass
-class Opening:
-    """How it went to open sessions with a server: between attempts that fail there is more and more time."""
+class OpenAttempts:
+    """The attempts to open sessions with a server: the time between those that fail grows."""
 
     failures: int = 0
     not_before: float = 0.0
@@ -57,7 +57,13 @@ class Connection:
     """A session with one server, on one event loop. With `reopens` another one takes its place when it has ended."""
 
     def __init__(
-        self, name: str, server: McpServer, most_bytes: int, opening: Opening | None = None, *, reopens: bool = True
+        self,
+        name: str,
+        server: McpServer,
+        most_bytes: int,
+        attempts: OpenAttempts | None = None,
+        *,
+        reopens: bool = True,
     ) -> None:
         self._name = name
         self._server = server
@@ -66,27 +72,27 @@ class Connection:
         self._session: _Session | None = None
         self._opening: asyncio.Future[_Session] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._attempts = opening or Opening()
+        self._attempts = attempts or OpenAttempts()
 
     @property
     def has_ended(self) -> bool:
-        """Whether its session was open, and is not any more."""
+        """Whether its session was open and has ended."""
         return self._session is not None and self._session.ended.is_set()
 
     @property
     def why(self) -> str:
-        """Why it has ended."""
+        """The reason why its session has ended."""
         return (self._session.ended.why if self._session is not None else "") or "the server had ended it"
 
     async def tools(self) -> Mapping[str, Declaration]:
-        """What the server lists now. Raises `McpUnavailable`, `McpRefused`."""
+        """The tools that the server lists now. Raises `McpUnavailable`, `McpRefused`."""
         session = await self._opened()
         session.is_stale = True
         return await self._listed(session)
 
     async def call(self, tool: Declaration, arguments: Mapping[str, Any], keep: Keep) -> Any:
-        """Carry out a tool that is admitted as it is given here; `keep` keeps the pictures that it answers. Raises an
-        `errors` of ours.
+        """Call a tool that was admitted as it is given here; `keep` keeps the pictures that it answers. Raises an
+        `McpError`.
         """
         from mcp_types import CallToolRequest, CallToolRequestParams
 
@@ -94,15 +100,15 @@ class Connection:
         try:
             listed = await self._listed(session)
         except McpUnavailable:
-            # The tool was not asked for anything yet: a server that has begun anew, and refuses a session that it does
-            # not know, may carry it out.
+            # The tool was not called yet: a server that has begun anew, and refuses a session that it does not know,
+            # may run it in another.
             session = await self._opened()
             listed = await self._listed(session)
         require_same(self._name, tool, listed.get(tool.name))
-        asked = CallToolRequest(params=CallToolRequestParams(name=tool.name, arguments=dict(arguments)))
+        request = CallToolRequest(params=CallToolRequestParams(name=tool.name, arguments=dict(arguments)))
         began = asyncio.get_running_loop().time()
 
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
+        async def report(progress: float, total: float | None, message: str | None) -> None:
             nonlocal began
             if (now := asyncio.get_running_loop().time()) - began >= limits.PROGRESS_SECONDS:
                 began = now
@@ -113,19 +119,20 @@ class Connection:
         try:
             # Not `call_tool`, which holds the answer against the server's own schema on this event loop, with Python's
             # regular expressions: the engine does that.
-            answer = await session.client.session.send_request(asked, _answers(), progress_callback=tell)
+            answer = await session.client.session.send_request(request, _answers(), progress_callback=report)
         except asyncio.CancelledError:
-            session.is_stale = True  # it may hang: whoever comes next asks first
+            session.is_stale = True  # it may hang: the next call lists its tools first
             raise
         except Exception as error:
             raise self._failed(session, error) from error
         finally:
             session.at_work -= 1
-        # Not as JSON, which would make null of a number that is none: what is measured is what is kept, or an error.
-        said = answer.model_dump(by_alias=True, exclude_none=True)
-        if "content" not in said:
-            raise McpRefused(f"MCP server {self._name} asks for what a worker cannot give: {said.get('resultType')!r}")
-        return await value_of(said, keep, is_wrapped=tool.wraps_result)
+        # Not as JSON, which would make null of NaN: what is measured is what is kept, or an error.
+        result = answer.model_dump(by_alias=True, exclude_none=True)
+        if "content" not in result:
+            asks_for = result.get("resultType")
+            raise McpRefused(f"MCP server {self._name} asks for what a worker cannot give: {asks_for!r}")
+        return await value_of(result, keep, is_wrapped=tool.wraps_result)
 
     async def close(self) -> None:
         """End the session, and the server's process where it is one."""
@@ -147,7 +154,7 @@ class Connection:
             if (wait := self._attempts.not_before - loop.time()) > 0:
                 raise McpUnavailable(f"{self._attempts.why}; it is tried again in {wait:.1f} s")
             self._opening = loop.create_future()
-            # In a task of its own: whoever came first may be cancelled, and a session ends in the task that began it.
+            # In a task of its own: the first call may be cancelled, and a session ends in the task that began it.
             self._task = loop.create_task(self._serve(self._opening), name=f"acts-mcp-{self._name}")
         return await asyncio.shield(self._opening)
 
@@ -161,13 +168,13 @@ class Connection:
 
     async def _served(self, opening: asyncio.Future[_Session], mode: str, *, is_last: bool) -> bool:
         """Open a session and keep it until it ends; False where the server refuses this way of opening one."""
-        ended, sieve = _Ended(), Sieve()
+        ended, page_filter = _Ended(), PageFilter()
         try:
-            client = sieve.client = self._client(ended, sieve, mode)
+            client = page_filter.client = self._client(ended, page_filter, mode)
             timer = asyncio.timeout(limits.OPENING_SECONDS)
             async with timer, client:
-                session = _Session(client, ended, sieve)
-                session.tools = await listed(client, session.sieve, self._name, self._most_bytes)
+                session = _Session(client, ended, page_filter)
+                session.tools = await listed(client, session.page_filter, self._name, self._most_bytes)
                 timer.reschedule(None)
                 self._attempts.failures, self._session, self._opening = 0, session, None
                 opening.set_result(session)
@@ -186,7 +193,7 @@ class Connection:
         return True
 
     def _refuse(self, opening: asyncio.Future[_Session], why: str) -> None:
-        """Tell those who wait that the server cannot be opened, and those who come for a while."""
+        """Fail the calls that wait for the session, and for a while those that come: the server cannot be opened."""
         self._opening = None
         attempts = self._attempts
         attempts.failures += 1
@@ -194,7 +201,7 @@ class Connection:
         attempts.why = f"MCP server {self._name} cannot be opened: {why}"
         logger.warning("%s", attempts.why)
         opening.set_exception(McpUnavailable(attempts.why))
-        opening.exception()  # whoever waited may be gone
+        opening.exception()  # the calls that waited may be gone
 
     async def _listed(self, session: _Session) -> Mapping[str, Declaration]:
         async with session.listing:
@@ -203,7 +210,7 @@ class Connection:
                 session.is_stale = False
                 try:
                     async with asyncio.timeout(limits.LISTING_SECONDS):
-                        session.tools = await listed(session.client, session.sieve, self._name, self._most_bytes)
+                        session.tools = await listed(session.client, session.page_filter, self._name, self._most_bytes)
                 except asyncio.CancelledError:
                     session.is_stale = True
                     raise
@@ -220,7 +227,7 @@ class Connection:
         return session.tools
 
     def _failed(self, session: _Session, error: Exception) -> Exception:
-        """What an error of a session is for a call."""
+        """The error of a call for an error of its session."""
         if isinstance(error, McpRefused):
             return error
         if isinstance(error, (RuntimeError, ValueError)):  # the SDK's words for an answer that is not by the protocol
@@ -231,14 +238,14 @@ class Connection:
         if origin is Origin.UNFIT:
             return McpRefused(f"MCP server {self._name} gave no usable answer: {self._text(error)}")
         session.is_stale = True
-        # Over HTTP one request may fail beside others: if the server is gone, its list is not read either.
+        # Over HTTP one request of several may fail: if the server is gone, its list is not read either.
         if origin is not Origin.UNREACHABLE:
             session.ended.set()
         why = session.ended.why or self._text(error)
         return McpUnavailable(f"MCP server {self._name} did not answer: {why}")
 
     def _text(self, error: BaseException) -> str:
-        """What an error says, on one line, without the keys of the server; of a group its first error."""
+        """The text of an error on one line, without the keys of the server; of a group that of its first error."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, TimeoutError):
@@ -253,11 +260,11 @@ class Connection:
         return text
 
     def _last_words(self, ended: _Ended) -> str:
-        """What the server's process has written last on standard error, escaped, on one line."""
-        lines = [repr(self._masked(line))[1:-1] for line in ended.said]
+        """The last lines of the server's process on standard error, escaped, on one line."""
+        lines = [repr(self._masked(line))[1:-1] for line in ended.last_lines]
         return f"; it wrote: {' | '.join(lines)[-limits.LONGEST_ERROR :]}" if lines else ""
 
-    def _client(self, ended: _Ended, sieve: Sieve, mode: str) -> Any:
+    def _client(self, ended: _Ended, page_filter: PageFilter, mode: str) -> Any:
         try:
             from mcp import Client
             from mcp_types import Implementation
@@ -269,7 +276,7 @@ class Connection:
                 self._session.is_stale = True
 
         return Client(
-            sieve.over(self._streams(ended)),
+            page_filter.over(self._streams(ended)),
             message_handler=hear,
             client_info=Implementation(name="acts-celery", version=version("acts-celery")),
             cache=None,
@@ -283,9 +290,11 @@ class Connection:
             ended.why = ended.why or why
             ended.set()
 
-        if server.url is not None:
-            from .mcp_transports import web
+        from mcp.client.stdio import get_default_environment
 
+        from .mcp_transports import stdio, web
+
+        if server.url is not None:
             headers = {key: expanded(value, name) for key, value in server.headers.items()}
             return web(
                 expanded(server.url, name),
@@ -293,8 +302,6 @@ class Connection:
                 most_bytes=self._most_bytes,
                 timeout_seconds=max(server.timeout_seconds, limits.OPENING_SECONDS) + limits.LISTING_SECONDS,
             )
-        from mcp.client.stdio import get_default_environment
-
         own = {key: expanded(value, name) for key, value in server.env.items()}
         assert server.command is not None
         return stdio(
@@ -304,17 +311,18 @@ class Connection:
             cwd=server.cwd,
             most_bytes=self._most_bytes,
             on_end=on_end,
-            said=ended.said,
+            last_lines=ended.last_lines,
         )
 
 
 class _Ended(asyncio.Event):
-    """Set when a session has ended; `why`, where that is known."""
+    """The end of a session, set when that has come."""
 
     def __init__(self) -> None:
         super().__init__()
         self.why = ""
-        self.said = deque[str](maxlen=limits.LAST_LINES)
+        """The reason, where that is known."""
+        self.last_lines = deque[str](maxlen=limits.LAST_LINES)
         """The last lines that a server's process has written on standard error."""
 
 
@@ -322,12 +330,12 @@ class _Ended(asyncio.Event):
 class _Session:
     client: Any
     ended: _Ended
-    sieve: Sieve
+    page_filter: PageFilter
     tools: Mapping[str, Declaration] = field(default_factory=dict)
     listed_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
     is_stale: bool = False
     at_work: int = 0
-    """How many calls wait for the server."""
+    """The number of calls that wait for the server."""
     listing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -346,30 +354,29 @@ def require_same(server: str, admitted: Declaration, live: Declaration | None) -
 
 
 def _load_sdk() -> None:
-    """Have the SDK imported; whether it is there is seen where it is used."""
+    """Import the SDK; a missing one is an error where it is used."""
     with suppress(ImportError):
-        import_module("mcp")
-        import_module(".web", __package__)
+        import_module(".mcp_transports", __package__)
 
 
 def _origin(error: BaseException) -> Origin | None:
-    """Where an error of a session comes from; None where the session itself has ended."""
+    """The origin of an error of a session; None where the session itself has ended."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     data = getattr(error, "data", None)
-    return data.origin if isinstance(data, Told) else None
+    return data.origin if isinstance(data, OriginData) else None
 
 
 @cache
 def _answers() -> Any:
-    """What may be the answer to a call."""
+    """The types of an answer to a call."""
     from mcp_types import CallToolResult, InputRequiredResult
     from pydantic import TypeAdapter
 
     return TypeAdapter[CallToolResult | InputRequiredResult](CallToolResult | InputRequiredResult)
 
 
-# What an MCP server lists: each tool is read by itself, from the message as it came.
+# Lists of tools: each tool is read by itself, from the message as it came.
 #
 # The SDK validates a page as a whole, so that one tool that is not by the protocol would take all others away. Such a
 # tool is taken out of the message before the SDK sees it, and kept with its reason.
@@ -379,20 +386,20 @@ _OLDEST: Final = "2024-11-05"
 
 
 @dataclass
-class Sieve:
+class PageFilter:
     """Takes tools that are not by the protocol out of the pages of a session."""
 
     client: Any = None
     faults: list[Declaration] = field(default_factory=list)
-    """Those that were taken out of the last page."""
+    """The tools that were taken out of the last page."""
 
     @asynccontextmanager
     async def over(self, streams: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
-        """The streams of a session, whose pages are sifted."""
+        """The streams of a session, whose pages are filtered."""
         async with streams as (reading, writing):
-            yield Heard(reading, self._tell), writing
+            yield ObservedMessages(reading, self._filter), writing
 
-    def _tell(self, message: Any) -> None:
+    def _filter(self, message: Any) -> None:
         page = getattr(message, "result", None)
         if not isinstance(page, dict) or not isinstance(page.get(_TOOLS), list):
             return
@@ -401,18 +408,15 @@ class Sieve:
         for index, tool in enumerate(page[_TOOLS]):
             if reason := self._fault(tool):
                 name = tool.get("name") if isinstance(tool, dict) else None
-                known = (
-                    name[: limits.LONGEST_NAME]
-                    if isinstance(name, str) and name
-                    else f"(number {index + 1} of its page)"
-                )
-                self.faults.append(Declaration({"name": known}, fault=f"it is not by the protocol: {reason}"))
+                name = name if isinstance(name, str) and name else f"(number {index + 1} of its page)"
+                fault = f"it is not by the protocol: {reason}"
+                self.faults.append(Declaration({"name": name[: limits.LONGEST_NAME]}, fault=fault))
             else:
                 kept.append(tool)
         page[_TOOLS] = kept
 
     def _fault(self, tool: Any) -> str:
-        """Why this is no tool by the protocol; nothing where it is one."""
+        """The reason why this is no tool by the protocol; empty where it is one."""
         from mcp_types import ListToolsResult
         from mcp_types.methods import validate_server_result
 
@@ -430,30 +434,28 @@ class Sieve:
         return ""
 
 
-async def listed(client: Any, sieve: Sieve, name: str, most_bytes: int) -> dict[str, Declaration]:
-    """What server `name` lists, all pages. Raises `McpRefused` for a list without an end."""
+async def listed(client: Any, page_filter: PageFilter, name: str, most_bytes: int) -> dict[str, Declaration]:
+    """The tools on all pages of server `name`. Raises `McpRefused` for a list without an end."""
     from mcp_types import PaginatedRequestParams
 
-    found: dict[str, Declaration] = {}
+    found, left = dict[str, Declaration](), most_bytes
     cursor: str | None = None
     cursors = set[str]()
-    left = most_bytes
     for _ in range(limits.MOST_PAGES):
         page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
         read = [Declaration.read(tool.model_dump(mode="json", by_alias=True, exclude_none=True)) for tool in page.tools]
-        found |= {said.name: said for said in read}
-        found = {said.name: said for said in sieve.faults} | found
-        left -= sum(len(said.text) for said in read)
+        found = {tool.name: tool for tool in page_filter.faults} | found | {tool.name: tool for tool in read}
+        left -= sum(len(tool.text) for tool in read)
         cursor = page.next_cursor
         if cursor in cursors:
-            logger.warning(
-                "MCP server %s gives the same cursor twice (%.100r): its list of tools ends there", name, cursor
-            )
+            text = "MCP server %s gives the same cursor twice (%.100r): its list of tools ends there"
+            logger.warning(text, name, cursor)
             cursor = None
-        if cursor is None or left < 0 or len(found) > limits.MOST_TOOLS:
+        is_too_much = left < 0 or len(found) > limits.MOST_TOOLS
+        if is_too_much:
             break
+        if cursor is None:
+            return found
         cursors.add(cursor)
-    if cursor is not None or left < 0 or len(found) > limits.MOST_TOOLS:
-        most = f"{limits.MOST_TOOLS} tools, {limits.MOST_PAGES} pages of them or {most_bytes:,} bytes"
-        raise McpRefused(f"it lists more than {most} (ACTS_LIMIT_CALL_BYTES)")
-    return found
+    most = f"{limits.MOST_TOOLS} tools, {limits.MOST_PAGES} pages of them or {most_bytes:,} bytes"
+    raise McpRefused(f"it lists more than {most} (ACTS_LIMIT_CALL_BYTES)")

@@ -2,8 +2,8 @@
 
 A session is opened at the run's first call of the server, by the process that has that call, and closed when the run
 has ended, or when nothing has used it for a while. Calls of the run that become ready in other processes are sent to
-the one that has the session (`store.living`), and their answers come back. If that process dies, the next call
-opens another session, which the log of the run says.
+the one that has the session (`store.living`), and their answers come back. If that process dies, the next call opens
+another session, and the log of the run says so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..store.held_calls import Actor, AuditRecord
 from ..store.keys import ENDED_STATUSES
 from ..store.living import SessionTable
 from ..store.run_list import PictureKeeper
-from .mcp_connections import Connection, Opening
+from .mcp_connections import Connection, OpenAttempts
 from .mcp_tools import (
     Declaration,
     McpRefused,
@@ -49,12 +49,12 @@ _DIED: Final = "the worker process that had it has ended"
 
 
 @dataclass(eq=False)
-class _Own:
+class _LocalSession:
     """A session of this process."""
 
     number: int
     why: str
-    """Why the one before is over."""
+    """The reason why the session before it ended."""
     connection: Connection
     used_at: float
     at_work: int = 0
@@ -63,7 +63,7 @@ class _Own:
 
 
 class RunSessions:
-    """What the tasks of one event loop ask for the sessions of runs."""
+    """The sessions of runs, for the tasks of one event loop."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class RunSessions:
         keep: Callable[[str, bytes], Awaitable[str]],
         actor: Actor,
     ) -> None:
-        """`make` gives a new connection to a server, `keep` keeps a picture for a run (see `results.Keep`)."""
+        """`make` makes a connection to a server, `keep` keeps a picture for a run (see `mcp_tools.Keep`)."""
         self._table = table
         self._servers = servers
         self._make = make
@@ -82,11 +82,11 @@ class RunSessions:
         self._process = owner_token()
         self._kept_at = -limits.LEASE_SECONDS
         self._numbers = count(1)
-        self._own: dict[tuple[str, str], _Own] = {}
+        self._own: dict[tuple[str, str], _LocalSession] = {}
         self._answers: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
         self._serving: dict[str, asyncio.Task[None]] = {}
         self._seen: dict[str, None] = {}
-        """Messages that have come: one may come twice."""
+        """The ids of messages that have come: one may come twice."""
         self._reserved = set[tuple[str, str]]()
         """The sessions that are about to be claimed."""
         self._freed = asyncio.Event()
@@ -95,14 +95,14 @@ class RunSessions:
         self._others = set[asyncio.Task[None]]()
 
     async def call(self, run: str, server: str, tool: Declaration, arguments: Mapping[str, Any]) -> Any:
-        """Carry out a tool in the run's session, wherever that is. Raises an `errors` of ours."""
+        """Call a tool in the run's session, in whichever process that is. Raises an `McpError`."""
         dead = ""
         while True:
             await self._begun()
             own = await self._claimed(run, server, dead)
-            if isinstance(own, _Own):
-                return await self._here(run, server, own, tool, arguments)
-            answer = await self._elsewhere(own, run, server, tool, arguments)
+            if isinstance(own, _LocalSession):
+                return await self._call_locally(run, server, own, tool, arguments)
+            answer = await self._call_remotely(own, run, server, tool, arguments)
             if answer is None:
                 dead = own
             elif "error" in answer:
@@ -118,8 +118,8 @@ class RunSessions:
         await asyncio.gather(*(own.connection.close() for own in self._own.values()))
         self._own.clear()
 
-    async def _claimed(self, run: str, server: str, dead: str = "") -> _Own | str:
-        """The run's session, where it is here, else the process that has it."""
+    async def _claimed(self, run: str, server: str, dead: str = "") -> _LocalSession | str:
+        """The run's session, if this process has it, else the process that has it."""
         key = run, server
         while True:
             own = self._own.get(key)
@@ -150,20 +150,22 @@ class RunSessions:
                 continue
             if (known := self._own.get(key)) is None or known.number < claim.number:
                 connection, now = self._make(server), asyncio.get_running_loop().time()
-                self._own[key] = known = _Own(claim.number, claim.why, connection, now)
+                self._own[key] = known = _LocalSession(claim.number, claim.why, connection, now)
                 if claim.is_new and claim.number > 1:
-                    await self._tell(run, server, known)
+                    await self._note_reopened(run, server, known)
             return known
 
-    async def _here(self, run: str, server: str, own: _Own, tool: Declaration, arguments: Mapping[str, Any]) -> Any:
-        """Carry out a tool in a session of this process; in the next one where this had ended before it was asked."""
+    async def _call_locally(
+        self, run: str, server: str, own: _LocalSession, tool: Declaration, arguments: Mapping[str, Any]
+    ) -> Any:
+        """Call a tool in a session of this process; in the next session where this one had ended before the call."""
         for is_last in (False, True):
             own.at_work += 1
             try:
                 return await own.connection.call(tool, arguments, partial(self._keep_picture, run))
             except NotAsked as error:
                 again = None if is_last else await self._claimed(run, server)
-                if not isinstance(again, _Own):
+                if not isinstance(again, _LocalSession):
                     raise McpUnavailable(str(error)) from error
             except CallFailed as error:
                 raise type(error)(f"{error}{_lost(own)}") from error
@@ -173,13 +175,13 @@ class RunSessions:
             own = again
         raise AssertionError("the last attempt returns or raises")
 
-    async def _elsewhere(
+    async def _call_remotely(
         self, process: str, run: str, server: str, tool: Declaration, arguments: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
-        """What the process answers that has the session; None where it has died without having been asked."""
+        """The answer of the process that has the session; None where that has died before the call began."""
         id_ = f"{self._process}:{next(self._numbers)}"
-        asked = {"run": run, "server": server, "tool": dict(tool.said), "arguments": dict(arguments)}
-        message = pack({"id": id_, "from": self._process, "call": asked})
+        call = {"run": run, "server": server, "tool": dict(tool.said), "arguments": dict(arguments)}
+        message = pack({"id": id_, "from": self._process, "call": call})
         answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._answers[id_] = answer
         try:
@@ -201,7 +203,7 @@ class RunSessions:
         finally:
             del self._answers[id_]
 
-    # What other processes ask
+    # The calls of other processes.
 
     async def _read(self) -> None:
         """Take the messages of other processes."""
@@ -232,16 +234,16 @@ class RunSessions:
             task = self._serving[id_] = self._spawn(self._serve(id_, str(message["from"]), message["call"]))
             task.add_done_callback(lambda _: self._serving.pop(id_, None))
 
-    async def _serve(self, id_: str, process: str, asked: Mapping[str, Any]) -> None:
-        """Carry out a call of another process, and answer it."""
+    async def _serve(self, id_: str, process: str, call: Mapping[str, Any]) -> None:
+        """Run a call of another process, and answer it."""
         try:
-            run, server = str(asked["run"]), str(asked["server"])
+            run, server = str(call["run"]), str(call["server"])
             answer = {"id": id_}
             own = await self._claimed(run, server)
-            if isinstance(own, _Own):
+            if isinstance(own, _LocalSession):
                 async with asyncio.timeout(self._servers[server].timeout_seconds + limits.MCP_SESSIONS_MARGIN_SECONDS):
-                    tool = Declaration(asked["tool"])
-                    answer["value"] = await self._here(run, server, own, tool, asked["arguments"])
+                    tool = Declaration(call["tool"])
+                    answer["value"] = await self._call_locally(run, server, own, tool, call["arguments"])
             packed = pack(answer)
         except CallFailed as raised:
             packed = _failed(id_, raised)
@@ -251,21 +253,18 @@ class RunSessions:
             packed = _failed(id_, McpRefused(f"what the MCP server is asked, or answers, cannot be sent: {raised!r}"))
         await self._table.send(process, packed)
 
-    # What is done every second
+    # The upkeep of every second.
 
     async def _begun(self) -> None:
-        """Say that this process lives, and begin to look after its sessions."""
+        """Register this process as alive, and begin to look after its sessions."""
         async with self._keeping:
             if not self._tending or any(task.done() for task in self._tending):
                 for task in self._tending:
                     task.cancel()
                 await self._live()
-                loop = asyncio.get_running_loop()
-                tend, read = self._tend(), self._read()
-                self._tending = (
-                    loop.create_task(tend, name="acts-mcp-sessions"),
-                    loop.create_task(read, name="acts-mcp-messages"),
-                )
+                create_task = asyncio.get_running_loop().create_task
+                tending = create_task(self._tend(), name="acts-mcp-sessions")
+                self._tending = tending, create_task(self._read(), name="acts-mcp-messages")
 
     async def _live(self) -> None:
         began = asyncio.get_running_loop().time()
@@ -273,14 +272,12 @@ class RunSessions:
         self._kept_at = began
 
     def _is_live(self) -> bool:
-        """Whether no other process can think yet that this one has died."""
-        return (
-            asyncio.get_running_loop().time() - self._kept_at
-            < limits.LEASE_SECONDS - limits.MCP_SESSIONS_MARGIN_SECONDS
-        )
+        """Whether no other process can hold this one for dead yet."""
+        age = asyncio.get_running_loop().time() - self._kept_at
+        return age < limits.LEASE_SECONDS - limits.MCP_SESSIONS_MARGIN_SECONDS
 
     async def _keep(self) -> None:
-        """Say that this process lives; if it is too late, it has lost its sessions, and goes on under another name."""
+        """Renew the registration as alive; if that is too late, the sessions are lost, and the process is a new one."""
         async with self._keeping:
             began = asyncio.get_running_loop().time()
             if await self._table.keep(self._process):
@@ -328,7 +325,7 @@ class RunSessions:
             own.is_closing = True
             self._spawn(self._close(run, server, own, why))
 
-    async def _close(self, run: str, server: str, own: _Own, why: str) -> None:
+    async def _close(self, run: str, server: str, own: _LocalSession, why: str) -> None:
         try:
             await self._table.claim(run, server, self._process, ended=own.number, why=why, gives_up=True)
         finally:
@@ -340,10 +337,10 @@ class RunSessions:
             finally:
                 self._freed.set()
 
-    # The bound
+    # The bound on sessions.
 
     def _is_full(self, key: tuple[str, str]) -> bool:
-        """Whether there may be no session for this run and server beside those that there are."""
+        """Whether the server has as many sessions here as it may have, and none is this run's."""
         others = {own for own in (*self._own, *self._reserved) if own != key and own[1] == key[1]}
         return key not in self._own and len(others) >= self._servers[key[1]].max_sessions
 
@@ -362,8 +359,8 @@ class RunSessions:
                 "need no session of their own"
             ) from None
 
-    async def _tell(self, run: str, server: str, own: _Own) -> None:
-        """Say in the log of the run, and in ours, that its session is another one."""
+    async def _note_reopened(self, run: str, server: str, own: _LocalSession) -> None:
+        """Write into the log of the run, and into ours, that its session is another one."""
         logger.warning("run %s: session %d with MCP server %s, since %s", run, own.number, server, own.why)
         about = {"server": server, "session": own.number, "because": own.why}
         await self._table.note(run, AuditRecord("session opened anew", self._actor, about))
@@ -381,8 +378,8 @@ def _failed(id_: str, error: CallFailed) -> bytes:
     return pack({"id": id_, "error": type(error).__name__, "text": text})
 
 
-def _lost(own: _Own) -> str:
-    """What the error of a call says of its session."""
+def _lost(own: _LocalSession) -> str:
+    """The sentence about a session in the error of its call; empty where that is the first one, and open."""
     if own.connection.has_ended:
         return "; the session of the run with it has ended, and what that held is lost: the next call opens another"
     if own.number > 1:
@@ -390,7 +387,7 @@ def _lost(own: _Own) -> str:
     return ""
 
 
-# The connections of a process to MCP servers, by event loop: those that all runs share, and those that runs have.
+# The connections of a process to MCP servers, by event loop: those that all runs share, and those of single runs.
 
 
 class Connections:
@@ -398,10 +395,10 @@ class Connections:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _OfLoop] = WeakKeyDictionary()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopConnections] = WeakKeyDictionary()
 
     async def call(self, name: str, tool: Declaration, arguments: Mapping[str, Any]) -> Any:
-        """Carry out a tool of a server for the current call, in the session of its run. Raises an `errors` of ours."""
+        """Call a tool of a server for the current call, in the session of its run. Raises an `McpError`."""
         attempt = current_attempt()
         if self._settings.mcp[name].stateless or attempt is None:
             return await self.to(name).call(tool, arguments, partial(self._keep, attempt.id.run if attempt else ""))
@@ -419,7 +416,7 @@ class Connections:
         return await own.sessions.call(attempt.id.run, name, tool, arguments)
 
     def to(self, name: str) -> Connection:
-        """The connection to a server that no run has for itself, on the running loop."""
+        """The connection to a server that all runs share, on the running loop."""
         own = self._own()
         if name not in own.shared:
             own.shared[name] = Connection(name, self._settings.mcp[name], self._most_bytes)
@@ -427,13 +424,13 @@ class Connections:
 
     async def close(self) -> None:
         """End the sessions of the running loop."""
-        own = self._by_loop.pop(asyncio.get_running_loop(), None) or _OfLoop()
+        own = self._by_loop.pop(asyncio.get_running_loop(), None) or _LoopConnections()
         await asyncio.gather(*(connection.close() for connection in own.shared.values()))
         if own.sessions is not None:
             await own.sessions.close()
 
     async def _keep(self, run: str, content: bytes) -> str:
-        """Keep a picture beside the log of a run; returns why it is not kept, or nothing."""
+        """Keep a picture with the log of a run; returns why it is not kept, or nothing."""
         if not run or self._settings.effective_redis_url is None:
             return "the worker that has called the server does not see the log (ACTS_REDIS_URL)"
         own = self._own()
@@ -444,27 +441,27 @@ class Connections:
         except RedisError as error:
             return f"the log did not take it: {type(error).__name__}"
 
-    def _own(self) -> _OfLoop:
-        return self._by_loop.setdefault(asyncio.get_running_loop(), _OfLoop())
+    def _own(self) -> _LoopConnections:
+        return self._by_loop.setdefault(asyncio.get_running_loop(), _LoopConnections())
 
-    def _make(self, own: _OfLoop) -> Callable[[str], Connection]:
+    def _make(self, own: _LoopConnections) -> Callable[[str], Connection]:
         def make(name: str) -> Connection:
             server = self._settings.mcp[name]
-            return Connection(name, server, self._most_bytes, own.openings[name], reopens=False)
+            return Connection(name, server, self._most_bytes, attempts=own.attempts[name], reopens=False)
 
         return make
 
     @property
     def _most_bytes(self) -> int:
-        """A message of a server may have what one call may be given."""
+        """The most bytes of a server's message: as much as one call may be given."""
         return int(self._settings.limit_call_bytes)
 
 
 @dataclass
-class _OfLoop:
-    """What belongs to one event loop."""
+class _LoopConnections:
+    """The connections of one event loop."""
 
     shared: dict[str, Connection] = field(default_factory=dict)
     sessions: RunSessions | None = None
     pictures: PictureKeeper | None = None
-    openings: dict[str, Opening] = field(default_factory=lambda: defaultdict(Opening))
+    attempts: dict[str, OpenAttempts] = field(default_factory=lambda: defaultdict(OpenAttempts))

@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from .mcp_sessions import Connections
 
 
-_SHOWN: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
-"""What may stand in a command that a person is to copy."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+"""A tool's name, as the specification has it (SEP-986)."""
 
 
 def load_code(settings: Settings) -> None:
-    """Register everything that the settings name: modules of activities, and admitted tools of MCP servers.
+    """Register all that the settings name: modules of activities, and admitted tools of MCP servers.
 
     No server is asked. Raises `ActivitiesError`.
     """
@@ -60,21 +60,25 @@ def register_tools(settings: Settings, known: Registry) -> None:
 
 
 def unadmitted(settings: Settings, name: str) -> str:
-    """What to do about a tool that is not registered, where its name is one of an MCP server."""
+    """Advice about a tool that is not registered, where its name is one of an MCP server; else nothing."""
     server, _, tool = name.partition(".")
-    if server not in settings.mcp or not _SHOWN.fullmatch(tool):
+    if server not in settings.mcp or not _NAME.fullmatch(tool):
         return ""
     return f": it is not admitted; if MCP server {server} has it, `acts mcp admit {name}` does that"
 
 
 def activity_of(name: str, server: McpServer, tool: Declaration, connections: Connections) -> Activity:
-    """The activity that carries out a tool of a server."""
-    policy = Policy(
-        retries=server.retries, timeout_seconds=server.timeout_seconds, max_concurrency=server.max_concurrency
-    )
+    """The activity that calls a tool of a server."""
+
+    async def call(call: Mapping[str, Any], _context: Mapping[str, Any]) -> Any:
+        arguments = {key: value for key, value in call.items() if not key.startswith("_")}
+        return await connections.call(name, tool, arguments)
+
+    seconds, most = server.timeout_seconds, server.max_concurrency
+    policy = Policy(retries=server.retries, timeout_seconds=seconds, max_concurrency=most)
     return Activity(
         f"{name}.{tool.name}",
-        _asking(name, tool, connections),
+        call,
         tool.schema(None if server.trusted else f"mcp.{name}"),
         scopes=(),
         takes_call=True,
@@ -84,22 +88,10 @@ def activity_of(name: str, server: McpServer, tool: Declaration, connections: Co
     )
 
 
-def _asking(
-    name: str, tool: Declaration, connections: Connections
-) -> Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[Any]]:
-    async def ask(call: Mapping[str, Any], _context: Mapping[str, Any]) -> Any:
-        arguments = {key: value for key, value in call.items() if not key.startswith("_")}
-        return await connections.call(name, tool, arguments)
-
-    return ask
-
-
-# What an MCP server says of a tool: its digest, and the schema of the activity that it becomes.
+# Declarations of tools by MCP servers: their digests, and the schemas of the activities that they become.
 #
 # The digest is over all that a model or the engine goes by: a tool that changes any of it is another tool.
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
-"""A tool's name, as the specification has it (SEP-986)."""
 _SAID: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _NOT_OURS: Final = ("$schema", "title", "$id")
@@ -110,18 +102,17 @@ _WRAPPED: Final = "result"
 
 @dataclass(frozen=True)
 class Declaration:
-    """One tool of a server, in the words of the server (`tools/list`)."""
+    """One tool of a server, as the server lists it (`tools/list`)."""
 
     said: Mapping[str, Any]
     only_reads: bool = False
-    """Whether the operator who admitted it says that it only reads (SPEC R16.8)."""
-
+    """Whether the operator who admitted the tool says that it only reads (SPEC R16.8)."""
     fault: str = ""
-    """Why it is no declaration by the protocol."""
+    """Why this is no declaration by the protocol."""
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Declaration:
-        """What counts of a tool as a server lists it."""
+        """The parts of a listed tool that count here."""
         said = {key: raw[key] for key in _SAID if raw.get(key) is not None}
         hints = {key: said["annotations"][key] for key in _HINTS if key in (said.get("annotations") or {})}
         return cls({**said, "annotations": hints} if "annotations" in said else said)
@@ -133,17 +124,17 @@ class Declaration:
 
     @property
     def description(self) -> str:
-        """What the server says that it does."""
+        """The server's description of the tool."""
         return str(self.said.get("description") or "")
 
     @property
     def has_effects(self) -> bool:
-        """Whether it may change something: so it is unless the server, or the operator, says that it only reads."""
+        """Whether the tool may change something: yes, unless the server, or the operator, says that it only reads."""
         return not self.only_reads and (self.said.get("annotations") or {}).get("readOnlyHint") is not True
 
     @cached_property
     def text(self) -> str:
-        """All of it as JSON, the same for the same declaration."""
+        """The declaration as JSON, always the same text for the same declaration."""
         return json.dumps(self.said, sort_keys=True, separators=(",", ":"))
 
     @cached_property
@@ -152,7 +143,7 @@ class Declaration:
         return sha256(self.text.encode()).hexdigest()
 
     def schema(self, source: str | None) -> dict[str, Any]:
-        """The schema of the activity; its results have that source, where there is one (SPEC R16.1)."""
+        """The schema of the activity; `source` labels its results, where there is one (SPEC R16.1)."""
         given, result = self._schema_of("inputSchema") or {}, self._schema_of("outputSchema")
         if result is not None and self.wraps_result:
             kept = {key: result[key] for key in DEFINITIONS if key in result}
@@ -173,7 +164,7 @@ class Declaration:
 
     @property
     def wraps_result(self) -> bool:
-        """Whether its server puts each result into an object of its own, and says so, as FastMCP does."""
+        """Whether the server puts each result into an object of its own, and says so, as FastMCP does."""
         schema = self.said.get("outputSchema")
         if not isinstance(schema, dict) or schema.get(_WRAPS) is not True:
             return False
@@ -182,7 +173,7 @@ class Declaration:
 
     @property
     def notes(self) -> list[str]:
-        """What of its schemas is left out, since it says nothing about values."""
+        """The parts of its schemas that are left out, since they say nothing about values."""
         return [
             f"{key}{place} is left out: it is {json.dumps(part[name])[: limits.SHOWN_TEXT]}"
             for key in _SCHEMAS
@@ -199,7 +190,7 @@ class Declaration:
         return schema
 
     def problems(self) -> Iterator[str]:
-        """Why it cannot be a tool here, in a few words each."""
+        """The reasons why it cannot be a tool here, in a few words each."""
         if self.fault:
             yield self.fault
             return
@@ -230,16 +221,15 @@ class Declaration:
 
 # The file of the tools of MCP servers that an operator has admitted (`ACTS_MCP_ADMITTED`).
 #
-# It is text, for a repository and for review: what a model is told of a tool is what stands there, whatever the server
-# says by now.
+# It is text, for a repository and for review: a model is shown a tool as it is in this file, whatever the server says
+# now.
 #
 #     {"files": {"read_file": {"name": "read_file", "description": "…", "inputSchema": {…}, "annotations": {…}}}}
 #
-# Beside what the server says there may stand `"effects": false`: the operator says that the tool only reads (SPEC
-# R16.8).
+# An operator may add `"effects": false` to what the server says: the tool only reads (SPEC R16.8).
 
 Admitted = Mapping[str, Mapping[str, Declaration]]
-"""Server to tool to what was admitted of it."""
+"""Server to tool to its admitted declaration."""
 
 _EFFECTS: Final = "effects"
 
@@ -247,7 +237,7 @@ UNSET: Final = "ACTS_MCP_ADMITTED is not set: set it to a file for the tools tha
 
 
 def read_admitted(settings: Settings) -> Admitted:
-    """What is admitted. Nothing where no file is named, or it is not there yet. Raises `ActivitiesError`."""
+    """The admitted tools; none where no file is named, or it does not exist yet. Raises `ActivitiesError`."""
     if settings.mcp_admitted is None:
         return {}
     path = Path(settings.mcp_admitted)
@@ -265,7 +255,7 @@ def read_admitted(settings: Settings) -> Admitted:
 
 
 def admit(settings: Settings, server: str, tools: Iterable[Declaration], gone: Iterable[str] = ()) -> None:
-    """Write down that these tools of a server are admitted as they are, and that those names are not any more.
+    """Record that these tools of a server are admitted as they are, and that the names in `gone` are not any more.
 
     The file is replaced at once, or not at all. Raises `ActivitiesError`.
     """
@@ -303,19 +293,17 @@ def _read(name: str, said: object) -> Declaration:
     return replace(Declaration.read(said), only_reads=_EFFECTS in said)
 
 
-# What can go wrong with an MCP server: the type of a call's error is the name of one of these.
+# Failures of MCP servers: the type of a call's error is the name of one of these classes.
 
 
 def too_large(most_bytes: int) -> str:
-    """What is said of a message beyond the limit."""
-    return (
-        f"more than {most_bytes:,} bytes in one message: have the tool give less, or raise ACTS_LIMIT_CALL_BYTES "
-        "where workers run"
-    )
+    """The fault of a message beyond the limit, in words."""
+    remedy = "have the tool give less, or raise ACTS_LIMIT_CALL_BYTES where workers run"
+    return f"more than {most_bytes:,} bytes in one message: {remedy}"
 
 
 class Origin(Enum):
-    """Who says that a request has failed. The transports tell; the number of an error does not."""
+    """The source of an error, as the transports note it; the number of an error does not show it."""
 
     SERVER = "the server, in its answer to the request"
     UNFIT = "the transport: there is an answer, and it cannot be taken"
@@ -323,7 +311,7 @@ class Origin(Enum):
     SESSION_GONE = "the transport: the server does not know the session any more"
 
 
-class Told(dict[str, Any]):
+class OriginData(dict[str, Any]):
     """The `data` of an error of JSON-RPC, with its origin. No server can send one."""
 
     def __init__(self, origin: Origin, data: object = None) -> None:
@@ -331,8 +319,32 @@ class Told(dict[str, Any]):
         self.origin = origin
 
 
+class ObservedMessages:
+    """The messages of a server as a session reads them; `observe` is called with each of them before."""
+
+    def __init__(self, stream: Any, observe: Callable[[Any], None]) -> None:
+        self._stream = stream
+        self._observe = observe
+
+    async def __aenter__(self) -> ObservedMessages:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._stream.__aexit__(*raised)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for item in self._stream:
+            self._observe(getattr(item, "message", None))
+            yield item
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        await self._stream.aclose()
+
+
 class McpError(CallFailed):
-    """What went wrong with an MCP server: nothing of it is a fault of our code."""
+    """A failure of an MCP server, and no fault of our code."""
 
 
 class McpUnavailable(McpError):
@@ -358,7 +370,7 @@ class McpToolChanged(McpRefused):
     """A tool that is not, or not any more, as it was admitted."""
 
 
-# What a tool of an MCP server answers, as the value of a call.
+# The answer of a tool of an MCP server, as the value of a call.
 #
 # Structured content is the value as it is. Texts are a text. Where there is anything else, the value is a list of
 # parts: pictures, sounds and files are named there by type, size and digest, and links by their address. Pictures are
@@ -369,7 +381,7 @@ Keep = Callable[[bytes], Awaitable[str]]
 
 
 async def value_of(answer: Mapping[str, Any], keep: Keep, *, is_wrapped: bool = False) -> Any:
-    """The value of a `CallToolResult`; `is_wrapped` where its tool says that (see `declarations`).
+    """The value of a `CallToolResult`; `is_wrapped` as `Declaration.wraps_result` says.
 
     Raises `McpToolFailed` where the tool says that it has failed.
     """
@@ -414,14 +426,14 @@ async def _digested(data: str, keep: Keep | None) -> dict[str, Any]:
     return {"bytes": len(content), "sha256": sha256(content).hexdigest(), **({"notKept": why} if why else {})}
 
 
-# How the tools that an MCP server lists stand to those that are admitted.
+# The tools that an MCP server lists, compared with those that are admitted.
 
 State = Literal["admitted", "new", "changed", "gone", "unfit"]
 
 
 @dataclass(frozen=True)
-class Standing:
-    """One tool: what the server says of it now, and what was admitted."""
+class ToolAdmission:
+    """One tool as the server lists it now, and as it was admitted."""
 
     server: str
     live: Declaration | None
@@ -429,7 +441,7 @@ class Standing:
 
     @property
     def tool(self) -> Declaration:
-        """What the server says now; of one that is gone what it said."""
+        """The declaration of the server now; of a tool that is gone the admitted one."""
         found = self.live or self.admitted
         assert found is not None
         return found
@@ -441,12 +453,12 @@ class Standing:
 
     @property
     def problems(self) -> list[str]:
-        """Why it cannot be admitted."""
+        """The reasons why it cannot be admitted."""
         return [] if self.live is None else list(self.live.problems())
 
     @property
     def state(self) -> State:
-        """In one word."""
+        """The state of the tool in one word."""
         if self.live is None:
             return "gone"
         if self.admitted is not None and self.admitted.digest == self.live.digest:
@@ -457,7 +469,7 @@ class Standing:
 
     @property
     def has_effects(self) -> bool:
-        """Whether a call of it has effects: as the operator says now or has said, or else as the server says."""
+        """Whether its calls have effects: as the operator says now or has said, or else as the server says."""
         is_kept = self.state == "admitted" and self.admitted is not None and self.admitted.only_reads
         return self.tool.has_effects and not is_kept
 
@@ -466,12 +478,12 @@ class Standing:
         """Whether the operator says now, and did not say before, that it only reads."""
         return self.tool.only_reads and not (self.admitted is not None and self.admitted.only_reads)
 
-    def as_only_reading(self) -> Standing:
-        """The same, where the operator says now that it only reads."""
+    def as_only_reading(self) -> ToolAdmission:
+        """The tool, where the operator says now that it only reads."""
         return self if self.live is None else replace(self, live=replace(self.live, only_reads=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The document that `acts mcp tools --json` prints."""
         return {
             "name": self.name,
             "state": self.state,
@@ -483,6 +495,8 @@ class Standing:
         }
 
 
-def standings(server: str, live: Mapping[str, Declaration], admitted: Mapping[str, Declaration]) -> list[Standing]:
-    """All of a server's tools, by name."""
-    return [Standing(server, live.get(name), admitted.get(name)) for name in sorted({**live, **admitted})]
+def tool_admissions(
+    server: str, live: Mapping[str, Declaration], admitted: Mapping[str, Declaration]
+) -> list[ToolAdmission]:
+    """The tools of a server that are listed or admitted, by name."""
+    return [ToolAdmission(server, live.get(name), admitted.get(name)) for name in sorted({**live, **admitted})]

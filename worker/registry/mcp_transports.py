@@ -1,7 +1,8 @@
-"""An MCP server that is a process of ours, spoken to by its standard input and output: a line is a message.
+"""The transports to MCP servers: to a process of ours by its standard input and output, or to an address over HTTP.
 
-The SDK's own transport reads a line of any length, and leaves a server that hangs behind when a worker is killed. This
-one bounds the line, and runs the server under a guardian (`broker_config/guardian.py`), so that it ends with us.
+A message of a process is a line. The SDK's own transport for that reads a line of any length, and leaves a server that
+hangs behind when a worker is killed. This one bounds the line, and runs the server under a guardian
+(`broker_config/guardian.py`), so that it ends with us.
 """
 
 from __future__ import annotations
@@ -20,18 +21,30 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
+import anyio
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 
 from ...broker_config.embedded import guarded
 from .. import limits
-from .mcp_tools import Origin, Told, too_large
+from .mcp_tools import ObservedMessages, Origin, OriginData, too_large
 
 logger = logging.getLogger(__name__)
 
 _ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
 """The SDK numbers its requests."""
+_CLOSED: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError)
 
 
 @asynccontextmanager
@@ -43,16 +56,14 @@ async def stdio(
     cwd: str | None,
     most_bytes: int,
     on_end: Callable[[str], None],
-    said: deque[str],
+    last_lines: deque[str],
 ) -> AsyncIterator[Any]:
     """The streams of a session with a server that is started for it, and ended with it.
 
-    `on_end` is told why, when the server closes its output or says more than `most_bytes` in one message; where it was
-    asked one thing, that is the answer. `said` is filled with what it writes on standard error, as much as it takes.
-    Raises the OSError that starting it met.
+    `on_end` is called with the reason when the server closes its output or writes more than `most_bytes` in one
+    message; where one request alone is unanswered, that is its answer. `last_lines` gets what the server writes on
+    standard error. Raises the OSError that starting the server met.
     """
-    import anyio
-
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with ours, theirs:
@@ -68,142 +79,138 @@ async def stdio(
             limit=most_bytes,
         )
         theirs.close()
+        server = _ServerProcess(name, process, most_bytes, on_end, last_lines)
         try:
             await _started(ours, command[0])
-            told, reading = anyio.create_memory_object_stream[Any](0)
-            writing, given = anyio.create_memory_object_stream[Any](0)
-            asked, silent = set[Any](), asyncio.Event()
-            async with anyio.create_task_group() as tasks, told, reading, writing, given:
-                tasks.start_soon(_read, name, process, told, asked, most_bytes, on_end, silent)
-                tasks.start_soon(_write, process, given, asked)
-                tasks.start_soon(_listen, name, process, said, silent)
+            received, reading = anyio.create_memory_object_stream[Any](0)
+            writing, to_send = anyio.create_memory_object_stream[Any](0)
+            async with anyio.create_task_group() as tasks, received, reading, writing, to_send:
+                tasks.start_soon(server.read, received)
+                tasks.start_soon(server.write, to_send)
+                tasks.start_soon(server.listen)
                 yield reading, writing
                 tasks.cancel_scope.cancel()
         finally:
             try:
                 with anyio.CancelScope(shield=True):
-                    await _end(process, ours)
+                    await server.end(ours)
             finally:
-                # Whoever has inherited its output may keep it open; asyncio has no public way to let go of it.
+                # A process that has inherited its output may keep it open; asyncio has no public way to let go of it.
                 process._transport.close()  # type: ignore[attr-defined]
 
 
 async def _started(control: socket.socket, command: str) -> None:
-    """Wait for the guardian to say that the server was started."""
+    """Wait until the guardian says that the server was started."""
     word, _, number = (await asyncio.get_running_loop().sock_recv(control, 64)).decode().partition(" ")
     if word != "started":
         code = int(number) if word == "failed" else 0
         raise OSError(code, os.strerror(code) if code else "it could not be started", command)
 
 
-async def _read(
-    name: str,
-    process: Process,
-    told: Any,
-    asked: set[Any],
-    most_bytes: int,
-    on_end: Callable[[str], None],
-    silent: asyncio.Event,
-) -> None:
-    """Pass on each message of the server. What is none is logged, and where it is meant as an answer, that answer is
-    an error: whoever waits for it need not wait until its time is over.
-    """
-    import anyio
-    from mcp.shared.message import SessionMessage
-    from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, jsonrpc_message_adapter
+@dataclass
+class _ServerProcess:
+    """A server that is a process, and the requests that it has not answered."""
 
-    async def fail(id_: Any, text: str) -> None:
-        asked.discard(id_)
-        error = ErrorData(code=INVALID_REQUEST, message=text, data=Told(Origin.UNFIT))
-        await told.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=id_, error=error)))
+    name: str
+    process: Process
+    most_bytes: int
+    on_end: Callable[[str], None]
+    last_lines: deque[str]
+    unanswered: set[Any] = field(default_factory=set)
+    is_silent: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether standard error is closed."""
 
-    assert process.stdout is not None
-    why = "it has closed its output"
-    async with told:
+    async def read(self, received: Any) -> None:
+        """Pass on each message of the server. A line that is none is logged, and where it is meant as an answer, that
+        answer is an error: the caller need not wait until its time is over.
+        """
+        assert self.process.stdout is not None
+        why = "it has closed its output"
+        async with received:
+            try:
+                while line := await self.process.stdout.readline():
+                    await self._pass_on(line, received)
+            except ValueError:  # a line beyond the limit
+                why = f"it answered {too_large(self.most_bytes)}"
+                if len(self.unanswered) == 1:
+                    with suppress(*_CLOSED):
+                        await self._fail(next(iter(self.unanswered)), why, received)
+            except (OSError, *_CLOSED):
+                pass
+            with anyio.move_on_after(limits.LAST_WORDS_SECONDS):
+                await self.is_silent.wait()
+            self.on_end(why)
+
+    async def _pass_on(self, line: bytes, received: Any) -> None:
         try:
-            while line := await process.stdout.readline():
-                try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
-                    logger.warning("MCP server %s wrote what is no message: %.200r", name, line)
-                    for id_ in _answered(line, asked):
-                        await fail(id_, "its answer is no message, or too deep")
-                    continue
-                asked.discard(getattr(message, "id", None))
-                if isinstance(message, JSONRPCError):
-                    message.error.data = Told(Origin.SERVER, message.error.data)
-                await told.send(SessionMessage(message))
-        except ValueError:  # a line beyond the limit
-            why = f"it answered {too_large(most_bytes)}"
-            if len(asked) == 1:
-                with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                    await fail(next(iter(asked)), why)
-        except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
-            pass
-        with anyio.move_on_after(limits.LAST_WORDS_SECONDS):
-            await silent.wait()
-        on_end(why)
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            logger.warning("MCP server %s wrote what is no message: %.200r", self.name, line)
+            for id_ in _answered(line, self.unanswered):
+                await self._fail(id_, "its answer is no message, or too deep", received)
+            return
+        self.unanswered.discard(getattr(message, "id", None))
+        if isinstance(message, JSONRPCError):
+            message.error.data = OriginData(Origin.SERVER, message.error.data)
+        await received.send(SessionMessage(message))
+
+    async def _fail(self, id_: Any, text: str, received: Any) -> None:
+        """Answer a request with an error of ours."""
+        self.unanswered.discard(id_)
+        error = ErrorData(code=INVALID_REQUEST, message=text, data=OriginData(Origin.UNFIT))
+        await received.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=id_, error=error)))
+
+    async def write(self, to_send: Any) -> None:
+        """Pass on each message to the server, and note the requests that it has to answer."""
+        assert self.process.stdin is not None
+        with suppress(OSError, *_CLOSED):
+            async for each in to_send:
+                match each.message:
+                    case JSONRPCRequest(id=id_):
+                        self.unanswered.add(id_)
+                    case JSONRPCNotification(method="notifications/cancelled", params={"requestId": id_}):
+                        self.unanswered.discard(id_)
+                text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                self.process.stdin.write(text.encode() + b"\n")
+                await self.process.stdin.drain()
+
+    async def listen(self) -> None:
+        """Log standard error, one line for each piece: the server forges no line of ours."""
+        assert self.process.stderr is not None
+        while piece := await self.process.stderr.read(limits.MCP_TRANSPORTS_CHUNK_BYTES):
+            for line in filter(None, piece.decode(errors="replace").splitlines()):
+                self.last_lines.append(line[: limits.SHOWN])
+                logger.info("MCP server %s: %r", self.name, line[: limits.SHOWN])
+        self.is_silent.set()
+
+    async def end(self, control: socket.socket) -> None:
+        """Close the server's input, then have its guardian stop it, and at last kill the guardian."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        grace = limits.MCP_TRANSPORTS_GRACE_SECONDS
+        for seconds in (grace, grace + limits.MCP_TRANSPORTS_MARGIN_SECONDS):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.process.wait(), seconds)
+                return
+            with suppress(OSError):
+                control.send(b"stop\n")
+        with suppress(ProcessLookupError):  # with its guardian Linux ends the server
+            self.process.kill()
 
 
-def _answered(line: bytes, asked: set[Any]) -> list[Any]:
-    """The requests that a line which is no message is meant to answer: their ids stand at its beginning or its end."""
+def _answered(line: bytes, unanswered: set[Any]) -> list[Any]:
+    """The requests that a line which is no message is meant to answer, by the ids at its beginning or its end."""
     if b'"jsonrpc"' not in line:
         return []
     named = {int(number) for part in (line[: limits.SHOWN], line[-limits.SHOWN :]) for number in _ID.findall(part)}
-    return [id_ for id_ in asked if id_ in named]
-
-
-async def _write(process: Process, given: Any, asked: set[Any]) -> None:
-    """Pass on each message to the server, and note the requests that it has to answer."""
-    import anyio
-    from mcp_types import JSONRPCNotification, JSONRPCRequest
-
-    assert process.stdin is not None
-    with suppress(OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
-        async for each in given:
-            match each.message:
-                case JSONRPCRequest(id=id_):
-                    asked.add(id_)
-                case JSONRPCNotification(method="notifications/cancelled", params={"requestId": id_}):
-                    asked.discard(id_)
-            text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
-            process.stdin.write(text.encode() + b"\n")
-            await process.stdin.drain()
-
-
-async def _listen(name: str, process: Process, said: deque[str], silent: asyncio.Event) -> None:
-    """Log what the server says on standard error, one line for each piece: it forges no line of ours."""
-    assert process.stderr is not None
-    while piece := await process.stderr.read(limits.MCP_TRANSPORTS_CHUNK_BYTES):
-        for line in filter(None, piece.decode(errors="replace").splitlines()):
-            said.append(line[: limits.SHOWN])
-            logger.info("MCP server %s: %r", name, line[: limits.SHOWN])
-    silent.set()
-
-
-async def _end(process: Process, control: socket.socket) -> None:
-    """Close the server's input, and see to it that it ends."""
-    assert process.stdin is not None
-    process.stdin.close()
-    with suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), limits.MCP_TRANSPORTS_GRACE_SECONDS)
-        return
-    with suppress(OSError):
-        control.send(b"stop\n")
-    with suppress(TimeoutError):
-        await asyncio.wait_for(
-            process.wait(), limits.MCP_TRANSPORTS_GRACE_SECONDS + limits.MCP_TRANSPORTS_MARGIN_SECONDS
-        )
-        return
-    with suppress(ProcessLookupError):  # with its guardian Linux ends the server
-        process.kill()
+    return [id_ for id_ in unanswered if id_ in named]
 
 
 # An MCP server at an address: the SDK's transport over HTTP, its answers bounded.
 #
 # The SDK ends the whole session where a request meets an error of HTTP, and does not say which; here that is the answer
-# to this one request. Each error says where it comes from (`Origin`): the status of HTTP, or a stream that breaks off,
-# tells that, and never the error's number. No token but those of the server's own settings is sent, and none follows a
+# to this one request. The status of HTTP, or a stream that breaks off, shows where an error comes from (`Origin`),
+# and never the error's number. No token but those of the server's own settings is sent, and none follows a
 # redirect to another host: the SDK follows none that leaves the server's origin.
 
 _STREAM: Final = "text/event-stream"
@@ -211,13 +218,14 @@ _PASSING: Final = frozenset({429, 502, 503, 504})
 """Statuses of a server, or of a proxy before it, that may be others soon."""
 _NO_KEY: Final = frozenset({401, 403})
 _NO_PLACE: Final = frozenset({400, 404, 405, 406, 415})
-"""Statuses of an address that speaks something else, such as the older transport over SSE."""
+"""Statuses of an address with another protocol, such as the older transport over SSE."""
 _SESSION: Final = "mcp-session-id"
 _BROKEN_OFF: Final = "SSE stream ended"
-"""How the SDK's error begins for a stream that has ended without an answer."""
+"""The beginning of the SDK's error for a stream that has ended without an answer."""
 _FAILED: Final = "SSE stream failed"
+"""The beginning of the SDK's error for a stream that it cannot read."""
 _TOO_LARGE: Final = "byte limit"
-"""How its error begins for a stream that it cannot read, and what it says of an event beyond the limit."""
+"""Words of that error for an event beyond the limit."""
 
 
 @asynccontextmanager
@@ -235,7 +243,7 @@ async def web(url: str, headers: Mapping[str, str], *, most_bytes: int, timeout_
         client,
         streamable_http_client(url, http_client=client, max_sse_event_size=most_bytes) as (reading, writing),
     ):
-        yield Heard(reading, faults.tell), writing
+        yield ObservedMessages(reading, faults.note_origin), writing
 
 
 @dataclass(frozen=True)
@@ -244,9 +252,9 @@ class _Faults:
 
     most_bytes: int
     origins: dict[Any, Origin] = field(default_factory=dict)
-    """Those to which this module has answered itself."""
+    """The requests that this module has answered itself."""
     broken: set[Any] = field(default_factory=set)
-    """Those whose stream the server has broken off."""
+    """The requests whose stream the server has broken off."""
 
     def answer(self, request: httpx2.Request, origin: Origin, text: str) -> httpx2.Response:
         """Answer in the server's place."""
@@ -254,8 +262,8 @@ class _Faults:
         error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=INTERNAL_ERROR, message=text))
         return httpx2.Response(500, headers={"Content-Type": "application/json"}, content=error.model_dump_json())
 
-    def tell(self, message: object) -> None:
-        """Write into an error where it comes from."""
+    def note_origin(self, message: object) -> None:
+        """Write its origin into an error."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return
         if isinstance(message, JSONRPCError):
@@ -264,7 +272,7 @@ class _Faults:
                 origin, message.error.message = Origin.UNFIT, f"it answered {too_large(self.most_bytes)}"
             if message.id in self.broken and message.error.message.startswith(_BROKEN_OFF):
                 origin = Origin.UNREACHABLE
-            message.error.data = Told(origin, message.error.data)
+            message.error.data = OriginData(origin, message.error.data)
         self.broken.discard(message.id)
 
 
@@ -308,7 +316,7 @@ class _Bounded(httpx2.AsyncHTTPTransport):
         return bytes(body)
 
     def _refused(self, request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
-        """What an error of HTTP is: the server's answer where its body is that, by the request's id."""
+        """The response for an error of HTTP: the server's own where its body answers the request by its id."""
         status, is_message = response.status_code, b'"jsonrpc"' in body
         if is_message and _id_in(body) == _id_in(request.content):
             return response
@@ -356,27 +364,3 @@ def _id_in(body: bytes) -> Any:
         return json.loads(body)["id"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-
-
-class Heard:
-    """The messages of a server, as a session reads them, of each of which `tell` is told before."""
-
-    def __init__(self, stream: Any, tell: Callable[[Any], None]) -> None:
-        self._stream = stream
-        self._tell = tell
-
-    async def __aenter__(self) -> Heard:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *raised: object) -> None:
-        await self._stream.__aexit__(*raised)
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        async for item in self._stream:
-            self._tell(getattr(item, "message", None))
-            yield item
-
-    async def aclose(self) -> None:
-        """Read no more."""
-        await self._stream.aclose()

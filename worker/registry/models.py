@@ -1,4 +1,4 @@
-"""Models: what one is asked and answers, which there are, and functions that are registered as one.
+"""Models: requests, answers and errors, the configured ones by name, and functions that are registered as models.
 
 A model is one method: `async def ask(self, request: ModelRequest, on_text: OnText) -> Answer`. The caller is on the
 event loop of the process, so that waiting for an answer costs no thread.
@@ -27,10 +27,10 @@ from .activities import RegisteredModel, Registry
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What a model is asked (SPEC R12.5, R12.3)."""
+    """A request to a model (SPEC R12.5, R12.3)."""
 
     messages: Sequence[Mapping[str, Any]]
-    """Chat messages, `{"role", "content"}`; a content is a text, or whatever a chat message of the context holds."""
+    """Chat messages, `{"role", "content"}`; a content is a text, or the content of a chat message of the context."""
     schema: Any = None
     """The JSON Schema of the answer; None where any JSON value will do."""
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -38,28 +38,28 @@ class ModelRequest:
     R13.3); `wire` and `tool_choice`, where its tools go as functions; other keys are passed over.
     """
     provider_data: Mapping[str, str] = field(default_factory=dict)
-    """What a provider has said beside the answers of earlier ticks, by tick (see `provider_data`)."""
+    """The provider's own data of earlier answers, by tick (see `agent.streamed_calls`)."""
 
     @property
     def text(self) -> str:
-        """All that its messages say, one below the other."""
+        """The contents of its messages, one below the other."""
         return "\n".join(_content(message) for message in self.messages)
 
     @property
     def continues(self) -> bool:
-        """Whether it is one of a loop, whose next request begins with this one."""
+        """Whether this is a request of a loop, whose next request begins with this one."""
         properties = self.schema.get("properties", {}) if isinstance(self.schema, Mapping) else {}
         return "calls" in properties
 
     @property
     def shown(self) -> dict[str, Any]:
-        """What an answer may depend on, but for the model."""
+        """All that an answer may depend on, but for the model."""
         settings = {key: value for key, value in self.config.items() if key not in ("model", "request_seconds")}
         return {"messages": list(self.messages), "schema": self.schema, "settings": settings}
 
     @property
     def digest(self) -> str:
-        """By which it is known again: the same for the same messages, schema and settings, whichever model is asked."""
+        """A digest of messages, schema and settings, by which the request is recognized, whichever model is asked."""
         text = json.dumps(self.shown, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
@@ -74,32 +74,32 @@ def _content(message: Mapping[str, Any]) -> str:
 
 
 def count_of(value: Any) -> int | None:
-    """A number of tokens that a provider reports; None where it is none, or beyond what any answer takes."""
+    """A number of tokens that a provider reports; None for what is no number, or larger than any answer."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an answer cost, in tokens as the provider counts them."""
+    """The tokens of an answer, as the provider counts them."""
 
     input: int
     output: int
     cached: int = 0
-    """How many of the input's tokens were read from the provider's cache."""
+    """The input tokens that were read from the provider's cache."""
     written: int = field(default=0, compare=False)
-    """How many of them were written to it: some providers take more for these."""
+    """The input tokens that were written to it: some providers take more for these."""
     is_whole: bool = True
-    """Whether it is all; else the answer may have taken more output since."""
+    """Whether these are all tokens; else the answer may have taken more output since."""
 
     def to_dict(self) -> dict[str, int]:
-        """As the log has it (SPEC R13.5)."""
+        """The usage as the log has it (SPEC R13.5)."""
         counts = {"input": self.input, "output": self.output, "cached": self.cached}
         return counts if self.is_whole else {**counts, "is_whole": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model has written, as it has written it: nothing of it has been validated."""
+    """An answer as the model has written it: nothing of it has been validated."""
 
     text: str
     model: str
@@ -108,15 +108,15 @@ class Answer:
     """None where the provider does not say."""
     duration_seconds: float = 0.0
     nanodollars: int | None = None
-    """What it cost, where a price is known: billionths of a US dollar."""
+    """The cost, where a price is known, in billionths of a US dollar."""
     is_fallback: bool = False
-    """Whether another model has answered than the one that was named."""
+    """Whether another model than the one that was named has answered."""
     words: str = ""
-    """What was said beside the calls, where the tools go as functions (SPEC R12.6); no part of the text."""
+    """The words next to the calls, where the tools go as functions (SPEC R12.6); no part of the text."""
     provider_data: str = ""
-    """What the provider said besides, which its model is to be sent back (see `provider_data`)."""
+    """The provider's own data, which its model is sent back (see `agent.streamed_calls`)."""
     findings: tuple[str, ...] = ()
-    """What could not be enforced on the wire, one sentence each (SPEC R12.6)."""
+    """Notes on what could not be enforced on the wire, one sentence each (SPEC R12.6)."""
 
 
 class Model(Protocol):
@@ -138,10 +138,10 @@ class Loading(Protocol):
 
 @runtime_checkable
 class Listing(Protocol):
-    """A model of an endpoint that can be asked which models it has."""
+    """A model of an endpoint that can list its models."""
 
     async def names(self, seconds: float) -> list[str]:
-        """Their names, waited for as long. Raises `ModelError`, `TimeoutError`."""
+        """The names of the endpoint's models, at the latest after `seconds`. Raises `ModelError`, `TimeoutError`."""
         ...
 
     async def close(self) -> None:
@@ -151,11 +151,11 @@ class Listing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a provider has said of the usage before the answer is whole, told between the pieces."""
+    """The usage that a provider reports before the answer is whole, between the pieces."""
 
     usage: Usage
     nanodollars: int | None = None
-    """What it may come to, where a price is known."""
+    """The cost that it may come to, where a price is known."""
 
 
 OnText = Callable[[str | Reported], None]
@@ -163,8 +163,8 @@ OnText = Callable[[str | Reported], None]
 
 
 class Words(str):
-    """A piece of what a model says beside its calls, told as an output that is a text, which it is if no call follows.
-    It is no part of the answer: that begins with the next piece that is none of these.
+    """A piece of the words next to a model's calls, passed on as an output that is a text, which it is if no call
+    follows. The answer does not contain it: that begins with the next piece of another type.
     """
 
     __slots__ = ()
@@ -174,7 +174,7 @@ def ignore(_: str | Reported) -> None:
     """An `OnText` that does nothing, for a caller that waits for the whole answer."""
 
 
-# What can go wrong with a request to a model, each with what happens next (SPEC R13.4).
+# The errors of requests to models, and what happens next (SPEC R13.4).
 #
 # | error | what | next |
 # |---|---|---|
@@ -192,9 +192,9 @@ TOO_LONG: Final = "give the request less context (config.show_bytes cuts values)
 
 
 class ModelError(CallFailed):
-    """A request that was not answered. `answer` is what came of it and has to be paid for, where anything did.
+    """A request that was not answered. `answer` is the part that came and has to be paid for, where there is one.
 
-    No policy of a call tries it again: what another attempt may help has been tried until the request's deadline.
+    No policy of a call tries it again: an error that may pass has been tried again until the request's deadline.
     """
 
     code = "model_error"
@@ -202,7 +202,7 @@ class ModelError(CallFailed):
     is_transient: ClassVar[bool] = False
     """Whether the same request may be answered later."""
     status: int | None = None
-    """HTTP's, where the server has said one."""
+    """The status of HTTP, where the server has answered with one."""
 
     def __init__(self, message: str, *, answer: Answer | None = None, retry_after_seconds: float | None = None) -> None:
         super().__init__(message, retry=False)
@@ -256,7 +256,7 @@ class InvalidAnswer(ModelError):
     code = "invalid_answer"
 
 
-# Which models there are: those of the settings, and functions registered with `@model` (SPEC R13.11).
+# The models by name: those of the settings, and functions registered with `@model` (SPEC R13.11).
 #
 # A `config.model` names one of them, never an address. Nothing is loaded or asked for that.
 
@@ -274,7 +274,7 @@ class KnownModels:
     def find(self, name: str | None) -> ConfiguredModel | None:
         """The model of that name, by default the one of `ACTS_MODEL`; None where there is none.
 
-        That one goes by `provider:name` and by `name`, too.
+        The default goes by `provider:name` and by `name`, too.
         """
         found = self.of_settings(name)
         stand_in = self._stand_ins.get(name) or self._stand_ins.get(None)
@@ -287,26 +287,26 @@ class KnownModels:
         return found.model_copy(update={"model": model, **others})
 
     def of_settings(self, name: str | None) -> ConfiguredModel | None:
-        """The same, whatever stands in for it."""
+        """The model of that name in the settings, without its stand-in."""
         found = self._settings.find_model(name)
         return ConfiguredModel(model=f"{name}:{name}") if found is None and name in self._registered else found
 
     def fallbacks(self, model: ConfiguredModel) -> Iterator[ConfiguredModel]:
-        """What is asked when that model does not answer."""
+        """The models that are asked when that model does not answer."""
         yield from filter(None, map(self.find, model.fallbacks))
 
     def asked(self, name: str | None) -> tuple[ConfiguredModel, ...]:
-        """The model of that name, and those that are asked in its stead; none where there is none."""
+        """The model of that name and its fallbacks; none where there is no such model."""
         found = self.find(name)
         return (found, *self.fallbacks(found)) if found is not None else ()
 
     def see_pictures(self, name: str | None) -> bool:
-        """Whether the model of that name, and all that are asked in its stead, are shown pictures of tools."""
+        """Whether the model of that name and all its fallbacks are shown pictures of tools."""
         asked = self.asked(name)
         return bool(asked) and all(model.sees_pictures for model in asked)
 
     def configured(self) -> Iterator[ConfiguredModel]:
-        """Those of the settings."""
+        """The models of the settings."""
         if self._default is not None:
             yield self._default
         yield from self._named.values()
@@ -326,7 +326,7 @@ class KnownModels:
 # off.
 
 OnThread = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a plain function beside the event loop."""
+"""Runs a plain function on a thread, so that the event loop goes on."""
 
 
 class FunctionModel:
@@ -337,28 +337,28 @@ class FunctionModel:
         self._on_thread = on_thread
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
-        """What the function answers. Raises `InvalidAnswer`, and whatever the function raises."""
+        """The answer of the function. Raises `InvalidAnswer`, and all that the function raises."""
         function = self._registered.function
         given = ([dict(message) for message in request.messages], request.schema, dict(request.config))
         if self._registered.is_async:
             said = await function(*given)
         else:
             said = await self._on_thread(lambda: function(*given))
-        pieces: Any = self._beside(said) if inspect.isgenerator(said) else said
+        pieces: Any = self._on_threads(said) if inspect.isgenerator(said) else said
         if inspect.isasyncgen(pieces):
             return await self._streamed(pieces, on_text)
         answer = said if isinstance(said, Answer) else Answer(answer_text(said), self._registered.name)
         on_text(answer.text)
         return answer
 
-    async def _beside(self, pieces: Iterator[Any]) -> AsyncGenerator[Any, None]:
-        """What a plain generator yields, each piece on a thread."""
+    async def _on_threads(self, pieces: Iterator[Any]) -> AsyncGenerator[Any, None]:
+        """The pieces of a plain generator, each made on a thread."""
         over = object()
         while (piece := await self._on_thread(lambda: next(pieces, over))) is not over:
             yield piece
 
     async def _streamed(self, pieces: Any, on_text: OnText) -> Answer:
-        """The answer that pieces come to. Raises `InvalidAnswer`, and what the generator raises."""
+        """The answer that consists of the pieces. Raises `InvalidAnswer`, and all that the generator raises."""
         so_far = Answer("", self._registered.name)
         try:
             async with aclosing(pieces):
@@ -386,7 +386,7 @@ def answer_text(said: Any) -> str:
         raise InvalidAnswer(f"what the model returned is not a JSON value: {error}") from None
 
 
-# Pictures that a model is shown, by what their files say of them.
+# Pictures that a model is shown: their sizes, and the message that shows them.
 
 Size = tuple[int, int]
 """The width and height of a picture, in pixels."""
@@ -395,14 +395,14 @@ Part = Mapping[str, Any]
 
 
 def image_size(content: bytes) -> Size | None:
-    """The size of a picture, by its header; None where that cannot be read, or the extra `models` is not installed:
-    then it counts as the largest.
+    """The size of a picture by its header; None where that cannot be read, or the extra `models` is not installed: the
+    picture counts as the largest then.
     """
     try:
         import imagesize
 
         width, height = imagesize.get(io.BytesIO(content))
-    except Exception:  # whatever a parser makes of bytes that anybody may have written
+    except Exception:  # anybody may have written the bytes that it parses
         return None
     return valid_size((width, height))
 
@@ -415,7 +415,7 @@ def valid_size(size: tuple[Any, Any]) -> Size | None:
 
 
 def described(content: bytes) -> Part | None:
-    """What a file part says of a picture that a tool has answered; None where it cannot be shown."""
+    """The fields of a file part for a picture that a tool has answered; None where it cannot be shown."""
     media_type, size = picture_type(content), image_size(content)
     if media_type is None or (size is None and find_spec("imagesize") is not None):
         return None
@@ -426,8 +426,8 @@ def described(content: bytes) -> Part | None:
 def picture_message(
     shown: Iterable[tuple[str, str]], known: Mapping[str, Part | None], most_bytes: int
 ) -> dict[str, Any] | None:
-    """The message that shows pictures, each once: by their places and digests, as far as they are `known` (see
-    `described`), and as many as have so many bytes in base64.
+    """The message that shows pictures, each once, by their places and digests: those `known` (see `described`), of at
+    most `most_bytes` in base64.
     """
     content: list[Part] = []
     seen = set[str]()

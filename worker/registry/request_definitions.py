@@ -28,9 +28,9 @@ from .. import limits
 from ..errors import ActivitiesError, WorkerError
 from .activities import Registry
 
-# Which web addresses name request definitions: only those below configured ones (SPEC R9.1).
+# Web addresses of request definitions: only those below configured ones (SPEC R9.1).
 #
-# An address is taken as it is written or not at all: what could lead elsewhere - `..`, escapes, a query, a user,
+# An address is taken as it is written or not at all: one that could lead elsewhere - by `..`, escapes, a query, a user,
 # another host or port - is refused.
 
 _PLAIN: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?")
@@ -69,14 +69,14 @@ class KnownDelegates(Container[str]):
         return isinstance(name, str) and (name in self._registry.delegates or self._is_defined(name))
 
     def __iter__(self) -> Iterator[str]:
-        """The names, of definitions those right in the folders: for hints."""
+        """The names for hints: of code, and of definitions that lie right in the folders."""
         yield from self._registry.delegates
         for root in self._roots:
             yield from (path.stem for path in root.glob("*.json"))
 
     def with_definitions(self, plan: L) -> L:
-        """The plan with the definitions that its calls name, and those of a request may, so that they travel with the
-        run: it is not touched by what changes there later.
+        """The plan with the definitions that its calls name, or calls of its request may name. They travel with the
+        run, which later changes of the files do not touch.
         """
         names = {call.runner.name for call in plan.calls if call.runner.executor is Executor.DELEGATE}
         for tool in plan.submission.tools.values() if plan.submission.is_request else ():
@@ -95,18 +95,18 @@ class KnownDelegates(Container[str]):
         return found
 
     def _is_defined(self, name: str) -> bool:
-        """Whether a definition may be had under that name; whether one is at an address is not asked here."""
+        """Whether a file has that name, or it is an address that may have a definition: nothing is fetched here."""
         return is_below(name, self._addresses) if is_address(name) else self._file(name) is not None
 
     def spelled(self, name: str) -> str | None:
-        """The name of the definition that another spelling leads to: a definition is named in one way, so that what is
-        said of its name holds (SPEC R16.1).
+        """The name of the definition that another spelling leads to: a definition has one name, so that rules for that
+        name hold (SPEC R16.1).
         """
         found = None if name in self or is_address(name) else self._found(name)
         return found[1] if found is not None else None
 
     def _file(self, name: str) -> Path | None:
-        """The file that a name stands for, inside one of the folders and nowhere else."""
+        """The file of a name, inside one of the folders and nowhere else."""
         found = self._found(name)
         return found[0] if found is not None and found[1] == name else None
 
@@ -128,18 +128,13 @@ class KnownDelegates(Container[str]):
         assert self._is_defined(name)
         path = None if is_address(name) else self._file(name)
         try:
-            content = self._fetched(name) if path is None else self._content(path)
-            definition = json.loads(content)
+            definition = json.loads(fetched(name, self._most_bytes) if path is None else self._content(path))
         except (OSError, ValueError, RecursionError) as error:
             raise WorkerError(f"delegate {name!r}: {path or name} cannot be read as JSON: {error}") from error
         problem = next(definition_problems(definition), None)
         if problem is not None:
             raise WorkerError(f"delegate {name!r}: {path or name}: {problem}")
         return definition
-
-    def _fetched(self, name: str) -> bytes:
-
-        return fetched(name, self._most_bytes)
 
     def _content(self, path: Path) -> bytes:
         with path.open("rb") as file:
@@ -159,12 +154,10 @@ def _as_listed(path: Path, folder: Path) -> str:
 
 
 # Request definitions at web addresses, of a bounded size and time; no redirect is followed (SPEC R9.1).
-#
-# What this module loads takes a while: it is imported where something is fetched.
 
 
 def fetched(address: str, most_bytes: int) -> bytes:
-    """What is at an address that `is_below` has admitted. Raises `WorkerError`."""
+    """The content at an address that `is_below` has admitted. Raises `WorkerError`."""
     deadline = time.monotonic() + limits.REQUEST_DEFINITIONS_TIMEOUT_SECONDS
     try:
         request = Request(address, headers={"Accept": "application/json"})  # noqa: S310 - `is_below` admits http only
@@ -182,18 +175,18 @@ def fetched(address: str, most_bytes: int) -> bytes:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Follows none: the error of the answer is raised."""
+    """Follows no redirect: its status is raised as an error."""
 
     def redirect_request(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str) -> None:
-        """No other request."""
+        """Make no other request."""
 
 
-# The file of what the operator says of tools (`ACTS_TRUST`, SPEC R16.1).
+# The operator's file of trust in tools (`ACTS_TRUST`, SPEC R16.1).
 
 
 def operator_trust(settings: Settings) -> OperatorTrust:
-    """What the file says; nothing where none is named. Raises `ActivitiesError`, also where it is not there: labels
-    that somebody relies on are not lost in silence.
+    """The operator's trust in tools; none where no file is named. Raises `ActivitiesError`, also for a missing file:
+    labels that somebody relies on are not lost in silence.
     """
     if settings.trust is None:
         return OperatorTrust()
@@ -202,9 +195,8 @@ def operator_trust(settings: Settings) -> OperatorTrust:
         with path.open("rb") as file:
             content = file.read(limits.TRUST_FILE_BYTES + 1)
         if len(content) > limits.TRUST_FILE_BYTES:
-            raise ActivitiesError(
-                f"{path} (ACTS_TRUST) has more than {limits.TRUST_FILE_BYTES} bytes: a * at the end of a name helps"
-            )
+            text = f"has more than {limits.TRUST_FILE_BYTES} bytes: a * at the end of a name helps"
+            raise ActivitiesError(f"{path} (ACTS_TRUST) {text}")
         document = json.loads(content)
     except (OSError, ValueError, RecursionError) as error:
         raise ActivitiesError(f"{path} (ACTS_TRUST) cannot be read as JSON: {error}") from None
@@ -218,32 +210,25 @@ def operator_trust(settings: Settings) -> OperatorTrust:
 
 
 def digest_of_trust(settings: Settings) -> str:
-    """What tells one operator's file from another; empty where none is named. Raises `ActivitiesError`."""
+    """A digest of the operator's file; empty where none is named. Raises `ActivitiesError`."""
     said = operator_trust(settings).to_dict()
     return digest_of(json.dumps(said, sort_keys=True).encode()) if said else ""
 
 
 def doubts(settings: Settings, registry: Registry) -> Iterator[str]:
-    """What of the file may not be meant so. Raises `ActivitiesError`."""
-    said, delegates = operator_trust(settings), KnownDelegates(settings, registry)
-    for name in said.unknown((*registry.activities, *delegates)):
-        yield (
-            f"ACTS_TRUST speaks of {name!r}, which is no activity and no delegate here: it counts for tools that "
-            "submissions declare under that name"
-        )
+    """Warnings about parts of the file that may be mistakes. Raises `ActivitiesError`."""
+    trust, delegates = operator_trust(settings), KnownDelegates(settings, registry)
+    for name in trust.unknown((*registry.activities, *delegates)):
+        text = "which is no activity and no delegate here: it counts for tools that submissions declare under that name"
+        yield f"ACTS_TRUST speaks of {name!r}, {text}"
     for name, activity in registry.activities.items():
-        own, here = activity.schema.get(TRUST) or {}, said.of(name)
-        lost = [
-            one for one in own.get("content", ()) if own.get("effects") and here.effects and one not in here.content
-        ]
-        if lost:
-            yield (
-                f"ACTS_TRUST says that {name!r} has effects and does not call {lost[0]!r} content, as its code does: "
-                "it decides"
-            )
-        strange = sorted(here.content - {*own.get("content", ())}) if own.get("effects") else []
-        if strange:
-            yield (
-                f"ACTS_TRUST calls {strange[0]!r} of {name!r} content, and its code does not: it decides all the same, "
-                "for nothing takes away what code says"
-            )
+        own, here = activity.schema.get(TRUST) or {}, trust.of(name)
+        if not own.get("effects"):
+            continue
+        content = own.get("content", ())
+        if here.effects and (lost := [one for one in content if one not in here.content]):
+            text = f"has effects and does not call {lost[0]!r} content, as its code does: it decides"
+            yield f"ACTS_TRUST says that {name!r} {text}"
+        if added := sorted(here.content.difference(content)):
+            text = "and its code does not: it decides all the same, for nothing takes away what code says"
+            yield f"ACTS_TRUST calls {added[0]!r} of {name!r} content, {text}"

@@ -1,8 +1,8 @@
 """Signatures: the schemas of what a function takes (SPEC R4.1a) and of what it returns (SPEC R4.6).
 
-It is read off the validator that every call of the function goes through. What code has a hand in before - a validator
-that runs first, a model that is read under several names - is described as anything, unless that code says what it
-takes: nothing else can say so.
+A schema is read off the validator that every call of the function goes through. Where code changes a value before - a
+validator that runs first, a model that is read under several names - it is described as anything, unless that code says
+what it takes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ...protocol.calls.tools import PLAIN
 from ..errors import ActivitiesError
 
 _LENIENT: Final = ("str_strip_whitespace", "coerce_numbers_to_str")
-"""What a model's configuration can ask for, so that its fields take more than they say."""
+"""Settings of a model with which its fields take more than they say."""
 _SAY_NOTHING: Final = (None, NoneType, Any, object, Output, Message)
 _FINDS_NONE: Final = getattr(Enum._missing_, "__func__", None)
-"""The code of an enumeration that has none of its own for values that are not listed."""
+"""The code for values that are not listed, of an enumeration that has none of its own."""
 
 
 def parameters_schema(name: str, function: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> Any:
@@ -51,8 +51,8 @@ def parameters_schema(name: str, function: Callable[..., Any], parameters: Seque
 def returns_schema(function: Callable[..., Any]) -> JsonSchemaValue | None:
     """The JSON Schema of an activity's plain results, as JSON values; None where its annotation says nothing of them.
 
-    That is so for `None`, `Any`, `Output`, `Message`, and for what pydantic has no schema for. Of a union with `Output`
-    or `Message` the rest counts, and the schema says so (see `PLAIN`).
+    `None`, `Any`, `Output`, `Message`, and what pydantic has no schema for, say nothing. In a union with `Output` or
+    `Message` the rest counts, and the schema says so (see `PLAIN`).
     """
     try:
         annotation = inspect.get_annotations(function, eval_str=True).get("return")
@@ -69,7 +69,7 @@ def returns_schema(function: Callable[..., Any]) -> JsonSchemaValue | None:
 
 
 def _plain(annotation: Any) -> Any:
-    """What an annotation says of plain values."""
+    """The part of an annotation that is about plain values."""
     if get_origin(annotation) not in (Union, UnionType):
         return annotation
     parts = get_args(annotation)
@@ -80,7 +80,7 @@ def _plain(annotation: Any) -> Any:
 
 
 def _taking(function: Callable[..., Any], parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> Any:
-    """A function that has only these of another's parameters, as far as `inspect` can see."""
+    """A function that, as far as `inspect` can see, has some of the parameters of another."""
 
     def taking() -> None: ...
 
@@ -93,72 +93,64 @@ def _taking(function: Callable[..., Any], parameters: Sequence[inspect.Parameter
 class _Describing(GenerateJsonSchema):
     """Pydantic's description of what it takes, but for what is not known and what it describes too narrowly."""
 
-    def function_before_schema(self, schema: Any) -> JsonSchemaValue:
-        """A validator that runs before the others: anything, unless it says what it takes."""
-        return self._said_of(schema)
+    def _code_schema(self, schema: Any) -> JsonSchemaValue:
+        """Describe a validator that is code: anything, unless it says what it takes."""
+        said = schema.get("json_schema_input_schema")
+        return self.generate_inner(said) if said is not None else {}
 
-    def function_wrap_schema(self, schema: Any) -> JsonSchemaValue:
-        """A validator around the others: likewise."""
-        return self._said_of(schema)
-
-    def function_plain_schema(self, schema: Any) -> JsonSchemaValue:
-        """A validator instead of others: likewise."""
-        return self._said_of(schema)
-
-    def _said_of(self, schema: Any) -> JsonSchemaValue:
-        return self.generate_inner(said) if (said := schema.get("json_schema_input_schema")) is not None else {}
+    function_before_schema = function_wrap_schema = function_plain_schema = _code_schema
 
     def model_schema(self, schema: Any) -> JsonSchemaValue:
-        """A model, described as anything where it is not read field by field, each under its one name."""
+        """Describe a model, as anything where it is not read field by field, each under its one name."""
         return {} if schema.get("custom_init") or _has_own_ways(schema) else super().model_schema(schema)
 
     def dataclass_schema(self, schema: Any) -> JsonSchemaValue:
-        """A dataclass: likewise."""
+        """Describe a dataclass, as anything where it is not read field by field, each under its one name."""
         return {} if _has_own_ways(schema) else super().dataclass_schema(schema)
 
     def typed_dict_schema(self, schema: Any) -> JsonSchemaValue:
-        """A typed dictionary: likewise."""
+        """Describe a typed dictionary, as anything where it is not read field by field, each under its one name."""
         return {} if _has_own_ways(schema) else super().typed_dict_schema(schema)
 
     def named_tuple_schema(self, schema: Any) -> JsonSchemaValue:
-        """A named tuple: a list, or an object."""
+        """Describe a named tuple: a list, or an object."""
         return {"anyOf": [super().named_tuple_schema(schema), {"type": "object"}]}
 
     def call_schema(self, schema: Any) -> JsonSchemaValue:
-        """A named tuple of older versions, or the function itself."""
+        """Describe a named tuple of older versions, or the function itself."""
         described = super().call_schema(schema)
         return described if described["type"] == "object" else {"anyOf": [described, {"type": "object"}]}
 
     def tagged_union_schema(self, schema: Any) -> JsonSchemaValue:
-        """One of several, told apart by code or a field: what else a value would fit does not matter."""
+        """Describe a union whose branch code or a field chooses: a value may fit other branches, too."""
         described = super().tagged_union_schema(schema)
         return {**{key: part for key, part in described.items() if key != "oneOf"}, "anyOf": described["oneOf"]}
 
     def str_schema(self, schema: Any) -> JsonSchemaValue:
-        """A text; where it is trimmed, its length and pattern are those of what is left."""
+        """Describe a text; where it is trimmed, its length and pattern are those of the rest, and are left out."""
         if schema.get("coerce_numbers_to_str"):
             return {}
         return {"type": "string"} if schema.get("strip_whitespace") else super().str_schema(schema)
 
     def enum_schema(self, schema: Any) -> JsonSchemaValue:
-        """Some values; anything where code finds one for those that are not listed."""
+        """Describe an enumeration, as anything where code finds a member for values that are not listed."""
         finds = getattr(schema["cls"]._missing_, "__func__", None)
         return super().enum_schema(schema) if finds is _FINDS_NONE else {}
 
     def generator_schema(self, schema: Any) -> JsonSchemaValue:
-        """Whatever can be gone through, which is looked at on the way."""
+        """Describe an iterable, whose elements are validated as they are read."""
         return {"type": ["array", "object", "string"]}
 
     def default_schema(self, schema: Any) -> JsonSchemaValue:
-        """What has a default; anything where that stands in for what is wrong."""
+        """Describe a value with a default, as anything where that replaces an invalid value."""
         return super().default_schema(schema) if schema.get("on_error", "raise") == "raise" else {}
 
     def complex_schema(self, schema: Any) -> JsonSchemaValue:
-        """A complex number: a text such as `1+2j`, or a number."""
+        """Describe a complex number: a text such as `1+2j`, or a number."""
         return {"type": ["string", "number"]}
 
     def kw_arguments_schema(self, arguments: Any, var_kwargs_schema: Any) -> JsonSchemaValue:
-        """The parameters; one that is read under several names may be given under any of them."""
+        """Describe the parameters; one that is read under several names may be given under any of them."""
         described = super().kw_arguments_schema(
             [each for each in arguments if not isinstance(each.get("alias"), list)], var_kwargs_schema
         )
@@ -169,7 +161,7 @@ class _Describing(GenerateJsonSchema):
 
 
 def _paths(alias: Any) -> list[list[Any]]:
-    """The places a value is looked for at, where there are several or it is not a parameter of its own."""
+    """The paths that a value is read from, where there are several or it is not a parameter of its own."""
     if not isinstance(alias, list):
         return []
     return alias if isinstance(alias[0], list) else [alias]
@@ -188,20 +180,20 @@ def _has_own_ways(schema: Any) -> bool:
     )
 
 
-# Docstrings: what a function says of itself and of its parameters, for those who are to call it (SPEC R12.2a).
+# Docstrings: the descriptions of a function and of its parameters, for its callers (SPEC R12.2a).
 
 _SECTIONS = (":", "Args:", "Arguments:", "Parameters", "Returns:", "Raises:", "@param")
-"""How a docstring begins that says nothing of the whole."""
+"""The beginnings of a docstring that has no text about the whole function."""
 
 
 def described(function: Callable[..., Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a function's parameters, with what its docstring says: its first paragraph of the whole, its
-    sections (of Google, NumPy, Sphinx or Epydoc) of each parameter that has no description yet.
+    """The schema of a function's parameters with the texts of its docstring: the first paragraph describes the whole,
+    a section (as Google, NumPy, Sphinx or Epydoc have it) each parameter that has no description yet.
     """
     doc = inspect.getdoc(function) or ""
     first = " ".join(doc.partition("\n\n")[0].split())
     found = {"description": first} if first and not doc.startswith(_SECTIONS) else {}
-    said = _said_of_parameters(doc)
+    said = _parameter_texts(doc)
     properties = {
         name: {**part, "description": said[name]}
         if name in said and isinstance(part, dict) and "description" not in part
@@ -211,7 +203,7 @@ def described(function: Callable[..., Any], schema: dict[str, Any]) -> dict[str,
     return {**schema, **found, **({"properties": properties} if properties else {})}
 
 
-def _said_of_parameters(doc: str) -> dict[str, str]:
+def _parameter_texts(doc: str) -> dict[str, str]:
     try:
         parameters = parse(doc).params
     except ParseError:

@@ -23,11 +23,10 @@ from acts_celery.protocol.requests import Request, compose, read_answer, read_re
 from acts_celery.protocol.requests.reading import decoded
 from acts_celery.protocol.requests.tool_texts import function_schema
 from acts_celery.protocol.schemas import compiled
-from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
 from acts_celery.worker.agent.asking import Models
 from acts_celery.worker.agent.clients import Bounds
+from acts_celery.worker.agent.dialects import AnthropicMessages, OpenAIChat
 from acts_celery.worker.agent.fitting import Fitting
-from acts_celery.worker.agent.openai_chat import OpenAIChat
 from acts_celery.worker.agent.prices import PROFILES
 from acts_celery.worker.agent.sdk_model import SdkModel
 from acts_celery.worker.agent.wire_schema import wire_schema
@@ -531,7 +530,7 @@ def asked(messages: list[dict[str, Any]], schema: Any) -> ModelRequest:
 def sent(messages: list[dict[str, Any]], *without: str) -> list[dict[str, Any]]:
     """The messages as their body has them, for a server that refuses what is named."""
     fitted = Fitting(MODEL, OpenAIChat.url).fitted(ModelRequest(messages, None, {"model": "m"}))
-    body = OpenAIChat()._body(replace(fitted, without=frozenset(without)), MODEL)
+    body = OpenAIChat().body(replace(fitted, without=frozenset(without)), MODEL)
     found: list[dict[str, Any]] = body["messages"]
     return found
 

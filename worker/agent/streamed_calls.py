@@ -1,4 +1,4 @@
-"""Puts together the function calls of a streamed answer, whichever provider's dialect they come in (SPEC R12.6, R13.8).
+"""Assembles the function calls of a streamed answer, whichever provider's dialect they come in (SPEC R12.6, R13.8).
 
 A call comes in one piece or in many, and the pieces of several calls may be mixed. The index of a piece says which call
 it belongs to; where there is none the id does, else the name, and a piece that has nothing of these continues the call
@@ -44,8 +44,8 @@ class WholeCharacters:
         self.half = ""
         """The first half of a character whose second one has not come."""
 
-    def of(self, piece: str) -> str:
-        """Return a piece with the half that the one before ended with, and without one at its own end."""
+    def joined(self, piece: str) -> str:
+        """A piece with the half that the one before ended with, and without one at its own end."""
         text, self.half = self.half + piece, ""
         if _HALVES.search(text):
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
@@ -117,18 +117,18 @@ class Piece:
     name: str | None = None
     arguments: str = ""
     is_whole: bool = False
-    """Whether it is all of a call that did not come in pieces."""
+    """Whether the call did not come in pieces: this is all of it."""
     own: Mapping[str, Any] = field(default_factory=dict)
-    """What the provider says of it besides, such as a signature or its reasoning."""
+    """Fields of the provider's own, such as a signature or its reasoning."""
 
 
 class FunctionCall:
-    """A function call that is being put together."""
+    """A function call that is being assembled."""
 
     def __init__(self, index: int | None, order: tuple[int, int]) -> None:
         self.index = index
         self.order = order
-        """Where it stands in the answer."""
+        """Its place in the answer."""
         self.id: str | None = None
         self.name: str | None = None
         self.own: dict[str, Any] = {}
@@ -140,10 +140,11 @@ class FunctionCall:
         self.is_closed = False
         """Whether the bracket that its arguments begin with is closed."""
         self.is_empty = False
-        """Whether nothing stands in that bracket."""
-        self.can_be_told = True
+        """Whether that bracket holds nothing."""
+        self.may_stream = True
+        """Whether its arguments may be an output that is passed on while it is written."""
         self._pieces: list[str] = []
-        self._whole = WholeCharacters()
+        self._characters = WholeCharacters()
         self._depth = 0
         self._is_string = False
         self._is_escaped = False
@@ -153,30 +154,30 @@ class FunctionCall:
 
     @property
     def is_open(self) -> bool:
-        """Whether more of its arguments has to come."""
+        """Whether more of its arguments is expected."""
         return not self.is_closed and not self.is_ended
 
     @property
     def arguments(self) -> str:
-        """What has come of its arguments."""
-        return "".join(self._pieces) + self._whole.half
+        """The arguments so far."""
+        return "".join(self._pieces) + self._characters.half
 
     @property
     def can_begin(self) -> bool:
-        """Whether it cannot change any more, whatever comes."""
+        """Whether nothing that comes can change the call any more."""
         return self.name is not None and (self.is_ended or (self.is_closed and not self.is_empty))
 
     def end(self, arguments: str) -> None:
         """Take in all of the arguments."""
-        self._pieces.append(self._whole.of(arguments))
+        self._pieces.append(self._characters.joined(arguments))
         self.is_ended = True
 
     def add(self, piece: str) -> str:
-        """Take in more of the arguments; return what of it are whole characters. Raises `InvalidAnswer`."""
+        """Take in more of the arguments, and return its whole characters. Raises `InvalidAnswer`."""
         if not self.is_open:
             self._verify_nothing(piece)
             return ""
-        piece = self._whole.of(piece)
+        piece = self._characters.joined(piece)
         self._pieces.append(piece)
         if not self.has_begun and (begin := piece.lstrip()):
             self.has_begun = True
@@ -212,8 +213,8 @@ class FunctionCall:
             raise _invalid(f"more came for the call of {self.name or 'a function'} when it was complete")
 
 
-class Called:
-    """Writes the answer that the calls are; its methods return what adds to the text that is told on."""
+class CallAssembler:
+    """Writes the answer that the calls are; its methods return what they add to the text that is passed on."""
 
     def __init__(self, functions: Iterable[Function], *, may_say: bool = False) -> None:
         self._answer = FunctionAnswer(list(functions))
@@ -230,18 +231,18 @@ class Called:
         self._last: FunctionCall | None = None
         self._count = 0
         self._open: dict[FunctionCall, None] = {}
-        """The calls to which more has to come."""
+        """The calls of which more is expected."""
         self._waiting: list[FunctionCall] = []
-        """The calls that are not written, a heap by their order."""
+        """The calls that are not written yet, a heap by their order."""
         self._taken: set[int] = set()
         self._next = 0
         """The first index that has not come."""
         self._is_doubtful = False
         """Whether a name came again, with nothing else to tell calls apart, so that another call may have begun."""
         self._others: set[int] = set()
-        """The indexes of what is no call."""
-        self._told: FunctionCall | None = None
-        """The output that is a text, once some of it was told."""
+        """The indexes of blocks that are no call."""
+        self._streaming: FunctionCall | None = None
+        """The output that is a text, once some of it was passed on."""
 
     @property
     def words(self) -> str:
@@ -253,8 +254,8 @@ class Called:
         """The answer, as far as it is written."""
         return "".join(self._text)
 
-    def say(self, piece: str) -> str:
-        """Take in words. Returns what can be told of them as an output, which is no part of the answer's text."""
+    def add_words(self, piece: str) -> str:
+        """Take in words. Returns them as a piece of an output, if they can be one: no part of the text."""
         begins = not self._words
         self._words.append(piece)
         if not self._may_say:
@@ -263,7 +264,7 @@ class Called:
         return f'{self._answer.before_output}"{text}' if begins else text
 
     def skip(self, index: int) -> str:
-        """Take in that what has this index is no call."""
+        """Take in that the block with this index is no call."""
         self._others.add(index)
         self._take_index(index)
         return self._write()
@@ -285,7 +286,7 @@ class Called:
             call.end(piece.arguments)
         if not call.is_open:
             self._open.pop(call, None)
-        return self._write() + self._tell(call, added)
+        return self._write() + self._stream_output(call, added)
 
     def end(self, index: int) -> str:
         """Take in that nothing more comes of the call with this index."""
@@ -392,14 +393,14 @@ class Called:
             self._next += 1
 
     def _write(self) -> str:
-        """Write the calls that can begin; of an output nothing stands between the calls."""
+        """Write the calls that can begin; no piece of an output lies between them."""
         before = len(self._text)
         while self._waiting and (first := self._waiting[0]).can_begin:
             if first.index is not None and first.index > self._next:
                 break
             self._append(heappop(self._waiting))
-        # What was told of an output cannot be taken back: what is behind it waits for the whole answer.
-        return "" if self._told is not None else "".join(self._text[before:])
+        # An output that was passed on cannot be taken back: what is behind it waits for the whole answer.
+        return "" if self._streaming is not None else "".join(self._text[before:])
 
     def _append(self, call: FunctionCall) -> None:
         self.written.append(call)
@@ -409,20 +410,20 @@ class Called:
         self._text.append(text)
         self.size += len(text.encode(errors="replace"))
 
-    def _tell(self, call: FunctionCall, piece: str) -> str:
-        """What can be told of an output that is a text, while it is written: how the answer goes on if no call follows.
-        It is no part of the answer's text.
+    def _stream_output(self, call: FunctionCall, piece: str) -> str:
+        """The piece to pass on of an output that is a text, while it is written: how the answer goes on if no call
+        follows. It is no part of the answer's text.
         """
         is_alone = not self._waiting or self._waiting == [call]
-        if call.name != OUTPUT or not call.can_be_told or not is_alone or self._told not in (None, call):
+        if call.name != OUTPUT or not call.may_stream or not is_alone or self._streaming not in (None, call):
             return ""
-        if self._told is call:
+        if self._streaming is call:
             return piece
         before = call.arguments
         if (begins := _TEXT_BEGINS.match(before)) is None:
-            call.can_be_told = len(before) < limits.LONGEST_BEFORE
+            call.may_stream = len(before) < limits.LONGEST_BEFORE
             return ""
-        self._told = call
+        self._streaming = call
         return self._answer.before_output + before[begins.end() :]
 
 
@@ -444,7 +445,7 @@ def text_of(arguments: Any) -> str:
 # answer, as a JSON text; nobody else is shown it, no other model is sent it (SPEC R12.6).
 
 THINKING: Final = "thinking_blocks"
-"""The field of a message or a call whose blocks stand before it in Anthropic's Messages."""
+"""The field of a message or a call whose blocks precede it in Anthropic's Messages."""
 _NOTHING: Final[tuple[Any, ...]] = (None, "", [], {})
 _READ: Final = {"role", "content", "refusal", "tool_calls"}
 _OF_ANSWERS_ALONE: Final = {"function_call", "audio", "annotations"}
@@ -452,7 +453,7 @@ _OF_ANSWERS_ALONE: Final = {"function_call", "audio", "annotations"}
 _READ_OF_CALLS: Final = {"index", "id", "type", "function"}
 _READ_OF_FUNCTIONS: Final = {"name", "arguments"}
 _GROWING: Final = ("text", "summary", "data")
-"""What comes in pieces of an entry of `reasoning_details` (OpenRouter)."""
+"""The fields of an entry of `reasoning_details` (OpenRouter) that come in pieces."""
 _CALL_ID: Final = re.compile(r"t(\d{3,9})c(\d{4,9})")
 """An id that `protocol.requests.tool_messages` gives: of which tick, and which of its calls."""
 
@@ -481,8 +482,8 @@ def whole(pieces: Sequence[Mapping[str, Any]]) -> Fields:
 
 
 def packed(model: str, message: Fields, calls: Iterable[tuple[bool, str | None, Fields]], most_bytes: int) -> str:
-    """The text that the log gets; nothing where nothing was said, or too much. `model` tells whom it is sent back to;
-    of each call it takes whether that is the output, the provider's id and its fields.
+    """The provider's own data as the text that the log gets; empty where there is none, or too much. `model` is the
+    one that it is sent back to; each of `calls` is whether it is the output, the provider's id and its fields.
     """
     shown = json.dumps(message)
     kept: list[Fields] = []
@@ -503,7 +504,7 @@ def packed(model: str, message: Fields, calls: Iterable[tuple[bool, str | None, 
 
 
 def restored(messages: Sequence[Mapping[str, Any]], data: Mapping[str, str], model: str) -> list[dict[str, Any]]:
-    """Messages with what their model has said beside them; `data` are the texts of the log by tick."""
+    """Messages with the provider's own data that their model sent with them; `data` are the log's texts by tick."""
     read = {tick: _read(text, model) for tick, text in data.items() if tick.isdecimal()}
     said = {int(tick): own for tick, own in read.items() if own is not None}
     ids: dict[str, str] = {}
@@ -534,17 +535,13 @@ def _restored(message: Mapping[str, Any], said: Mapping[int, Fields], ids: dict[
 
 
 def _merged(fields: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Both; what is the engine's own stays as it is."""
-    inside = {key: {**fields[key], **own[key]} for key in fields.keys() & own.keys() if _are_objects(fields, own, key)}
-    return {**fields, **own, **inside}
-
-
-def _are_objects(fields: Mapping[str, Any], own: Mapping[str, Any], key: str) -> bool:
-    return isinstance(fields[key], dict) and isinstance(own[key], dict)
+    """Both, one level of objects inside merged; the engine's `own` fields win."""
+    both = {key for key in fields.keys() & own.keys() if isinstance(fields[key], dict) and isinstance(own[key], dict)}
+    return {**fields, **own, **{key: {**fields[key], **own[key]} for key in both}}
 
 
 def _read(text: str, model: str) -> Fields | None:
-    """What the log has, where this model has said it."""
+    """The data that the log has, where it is this model's."""
     with suppress(ValueError, RecursionError):
         said = json.loads(text)
         if isinstance(said, dict) and said.get("model") == model:
@@ -569,7 +566,7 @@ def _joined(values: list[Any]) -> Any:
 
 
 def _entries(values: Iterable[Any]) -> Iterator[Any]:
-    """The entries of a list that came in pieces; those of one entry have its index and type."""
+    """The entries of a list that came in pieces; the pieces of one entry share its index and type."""
     for key, group in groupby(values, _key):
         if key is None:
             yield from group
