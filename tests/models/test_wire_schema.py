@@ -18,7 +18,7 @@ from acts_celery.worker.agent.asking import writes_texts
 from acts_celery.worker.agent.fitting import Fitting
 from acts_celery.worker.agent.model_calls import enveloped
 from acts_celery.worker.agent.prices import PROFILES, Rules
-from acts_celery.worker.agent.wire_schema import Inexpressible, Opening, wire_schema
+from acts_celery.worker.agent.wire_schema import Inexpressible, UnenforcedPlace, wire_schema
 from tests.protocol.schema_strategies import schema_values, schemas
 from tests.protocol.test_r12_requests import request as protocol_request
 
@@ -39,7 +39,7 @@ def wire(schema: Any, rules: Rules = OPENAI) -> Any:
     return wire_schema(schema, rules).schema
 
 
-def openings(schema: Any, rules: Rules = OPENAI) -> tuple[Opening, ...]:
+def openings(schema: Any, rules: Rules = OPENAI) -> tuple[UnenforcedPlace, ...]:
     return wire_schema(schema, rules).openings
 
 

@@ -1,18 +1,20 @@
-"""The schema as a provider enforces it: wider than the truth where it cannot say that, never narrower (SPEC R12.6).
+"""The schema that a provider enforces: wider than the true one where the provider cannot express that, never narrower
+(SPEC R12.6).
 
-Where objects have to list all that they may have, what they may have besides stands in one more property: `_json`, a
-text that holds a JSON object. Of a value that may be anything it is the only one. So one open object leaves nothing
-open but itself, and that is an `Opening`. `_json` and the nulls for what was left out are taken out again before
-anything is validated (`acts_celery.protocol.requests.reading`).
+Where objects have to list all that they may have, other properties go into one more, `_json`, a text that holds a JSON
+object; a value that may be anything has `_json` alone. So one open object leaves nothing unenforced but itself, and it
+is an `UnenforcedPlace`. `_json` and the nulls for omitted properties are taken out again before anything is validated
+(`acts_celery.protocol.requests.reading`).
 
-Of a schema that is too large for a provider, what may be left out of the largest tools' calls is written in that way,
+If a schema is too large for a provider, the optional properties of the largest tools' calls are written in this way,
 and where that is not enough, all of these calls.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
@@ -21,9 +23,10 @@ from ...protocol.schemas.walk import is_whole_text, reachable, referred, subsche
 from ..limits import WIRE_SCHEMA_MANY
 from .prices import Rules
 
-# How large a schema is by the measures that providers limit (SPEC R12.6).
+# The size of a schema, by the measures that providers limit (SPEC R12.6). The names are those of `Rules`.
 
-_WORDS: Final[Mapping[str, str]] = {
+Size = Counter[str]
+_MEASURES: Final[Mapping[str, str]] = {
     "properties": "properties",
     "values": "listed values",
     "unions": "unions",
@@ -32,41 +35,8 @@ _WORDS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """The size of a schema as it is sent, each definition counted once. The names are those of `Rules`."""
-
-    properties: int = 0
-    values: int = 0
-    unions: int = 0
-    optional: int = 0
-    characters: int = 0
-
-    def __add__(self, other: Size) -> Size:
-        return Size(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
-
-    def __sub__(self, other: Size) -> Size:
-        return Size(*(getattr(self, each.name) - getattr(other, each.name) for each in fields(self)))
-
-    def limits(self, rules: Rules) -> Iterator[tuple[str, int]]:
-        """The limits that it exceeds: their names, and how much is allowed."""
-        for each in fields(self):
-            most = getattr(rules, each.name)
-            if most is not None and getattr(self, each.name) > most:
-                yield each.name, most
-
-    def share(self, rules: Rules) -> float:
-        """How much of the tightest limit it takes, where 1 is all of it."""
-        mosts = ((getattr(self, each.name), getattr(rules, each.name)) for each in fields(self))
-        return max((size / most for size, most in mosts if most is not None), default=0.0)
-
-    def beyond(self, rules: Rules) -> list[str]:
-        """The limits that it exceeds, in words."""
-        return [f"{getattr(self, name)} {_WORDS[name]}, where {most} are allowed" for name, most in self.limits(rules)]
-
-
 def size_of(schema: Any) -> Size:
-    """The size of a schema that `wire_schema` has written."""
+    """The size of a schema that `wire_schema` has written, each definition counted once."""
     if not isinstance(schema, dict):
         return Size()
     properties, listed = schema.get("properties", {}), schema.get("enum", ())
@@ -82,28 +52,46 @@ def size_of(schema: Any) -> Size:
     return sum(map(size_of, below), own)
 
 
+def exceeded(size: Size, rules: Rules) -> list[str]:
+    """The measures of a size that are beyond a provider's limits."""
+    limits = ((name, getattr(rules, name)) for name in _MEASURES)
+    return [name for name, most in limits if most is not None and size[name] > most]
+
+
+def excess(size: Size, rules: Rules) -> str:
+    """The first limit that a size exceeds, in words; empty where it exceeds none."""
+    names = exceeded(size, rules)
+    return f"{size[names[0]]} {_MEASURES[names[0]]}, where {getattr(rules, names[0])} are allowed" if names else ""
+
+
+def share_of(size: Size, rules: Rules) -> float:
+    """The share of the tightest limit that a size takes, where 1 is all of it."""
+    limits = ((name, getattr(rules, name)) for name in _MEASURES)
+    return max((size[name] / most for name, most in limits if most is not None), default=0.0)
+
+
 def depth_of(schema: Any) -> int:
-    """How many levels of a value lie below what `wire_schema` has written, but for what its references lead to."""
+    """The levels of a value below a part that `wire_schema` has written, references not followed."""
     below = [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]
-    beside = max(map(depth_of, schema.get("anyOf", ())), default=0)
-    return max(beside, 1 + max(map(depth_of, below)) if below else 0)
+    branches = max(map(depth_of, schema.get("anyOf", ())), default=0)
+    return max(branches, 1 + max(map(depth_of, below)) if below else 0)
 
 
-# Writing the schema that a provider enforces: each part of the truth as the first thing that can be said of it.
+# Writing the schema that a provider enforces: for each part of the true one its first conjunct that can be expressed.
 #
-# A schema is a conjunction: what stands beside each other in it, and each branch of `allOf`, all hold. So whichever one
-# of them is sent admits everything that the whole admits; a keyword that cannot be said is validated afterwards alone.
+# A schema is a conjunction: its keywords, and each branch of `allOf`, all hold. So each of these conjuncts admits all
+# that the whole admits; the others are only validated afterwards.
 
 Schema = dict[str, Any]
 
-_SPOKEN: Final = ("title", "description")
+_TEXTS: Final = ("title", "description")
 _OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
     "string": ("pattern",),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     "array": ("minItems", "maxItems"),
 }
-"""Not `format`, which says nothing of a value by the truth, and would be enforced."""
+"""The bounds of each type. Not `format`, which does not bind by the true schema, and would be enforced."""
 _NULL: Final = {"type": "null"}
 _TEXT: Final = {"type": "string"}
 _CLOSE_IT: Final = 'say "additionalProperties": false (pydantic: extra="forbid")'
@@ -113,12 +101,12 @@ _FEWER: Final = 'declare fewer tools, or ask with "wire": "tools"'
 
 
 class Inexpressible(ValueError):
-    """A schema that a provider cannot enforce; the text tells why."""
+    """A schema that a provider cannot enforce, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """A place at which the provider does not enforce what the schema says; the answer is validated all the same."""
+class UnenforcedPlace:
+    """A place at which the provider does not enforce the schema; the answer is validated all the same."""
 
     tool: str | None
     """None where it is in the output."""
@@ -137,13 +125,13 @@ class Opening:
 
 
 class Reduction(IntEnum):
-    """How much of a tool's calls is written as a text, because all of them are too much."""
+    """The part of a tool's calls that is written as a text, because all tools together are too large."""
 
     NONE = 0
     OPTIONAL = 1
-    """What may be left out."""
+    """The optional properties."""
     ALL = 2
-    """Everything but its name."""
+    """Everything but the tool's name."""
 
 
 @dataclass
@@ -151,16 +139,16 @@ class Writer:
     """Writes one schema."""
 
     rules: Rules
-    given: Mapping[str, Any]
+    definitions: Mapping[str, Any]
     reductions: Mapping[str, Reduction] = field(default_factory=dict)
     """By tool."""
     needed: dict[str, Schema | None] = field(default_factory=dict)
-    """The definitions that are referred to; None where one is not written yet."""
-    openings: list[Opening] = field(default_factory=list)
+    """The definitions that are referred to; None for one that is not written yet."""
+    openings: list[UnenforcedPlace] = field(default_factory=list)
     _tools: dict[str, Size] = field(default_factory=dict)
     _at: tuple[str | None, str] = (None, "")
     _from: dict[str, tuple[str | None, str]] = field(default_factory=dict)
-    """Where each definition is first referred to."""
+    """The place at which each definition is first referred to."""
 
     def whole(self, schema: Schema, *, is_function: bool) -> Schema:
         """The whole schema with the definitions that it needs. Raises `Inexpressible`."""
@@ -171,11 +159,11 @@ class Writer:
         while missing := [name for name, definition in self.needed.items() if definition is None]:
             for name in missing:
                 self._at = self._from[name]
-                self.needed[name] = self.written(self.given[name], 2)
+                self.needed[name] = self.written(self.definitions[name], 2)
         return {**written, **({"$defs": self.needed} if self.needed else {})}
 
     def sizes(self) -> dict[str, Size]:
-        """How large the calls of each tool are, with the definitions that they need."""
+        """The size of the calls of each tool, with the definitions that they need."""
         found = dict(self._tools)
         for name, definition in self.needed.items():
             if (tool := self._from[name][0]) in found:
@@ -183,28 +171,28 @@ class Writer:
         return found
 
     def written(self, part: Any, level: int) -> Schema:
-        """A part of the schema: the first of what holds together in it that can be said."""
+        """A part of the schema, as its first conjunct that can be expressed."""
         if isinstance(part, dict):
-            spoken = {key: part[key] for key in _SPOKEN if isinstance(part.get(key), str)}
+            texts = {key: part[key] for key in _TEXTS if isinstance(part.get(key), str)}
             if self.rules.levels is not None and level >= self.rules.levels and _is_deep(part):
-                return {**spoken, **self._too_deep(level)}
+                return {**texts, **self._too_deep(level)}
             before = len(self.openings)
-            said = self._said(part, level)
-            if level + 1 == self.rules.levels and depth_of(said) > 1:  # a text has a property, which lies deeper, too
+            written = self._expressed(part, level)
+            if level + 1 == self.rules.levels and depth_of(written) > 1:  # a text has a property, which lies deeper
                 del self.openings[before:]
-                return {**spoken, **self._too_deep(level)}
-            return said if "$ref" in said else {**spoken, **said}  # beside a reference nothing may stand
+                return {**texts, **self._too_deep(level)}
+            return written if "$ref" in written else {**texts, **written}  # a reference may have no other keywords
         return self._anything()
 
-    def _said(self, part: Schema, level: int) -> Schema:
+    def _expressed(self, part: Schema, level: int) -> Schema:
         open_objects = []
         for conjunct in _conjuncts(part):
             if "$ref" in conjunct:
-                if (said := self._referred(conjunct["$ref"])) is not None:
-                    return said
-            elif "const" in conjunct or "enum" in conjunct:
-                if (said := self._listed([conjunct["const"]] if "const" in conjunct else conjunct["enum"])) is not None:
-                    return said
+                if (written := self._referred(conjunct["$ref"])) is not None:
+                    return written
+            elif (values := _listed_in(conjunct)) is not None:
+                if (written := self._listed(values)) is not None:
+                    return written
             elif "anyOf" in conjunct:
                 return self._union(conjunct["anyOf"], level)
             elif isinstance(types := conjunct["type"], list):
@@ -214,8 +202,7 @@ class Writer:
                     return self._object(conjunct, level)
                 open_objects.append(conjunct)
             elif types == "array":
-                items = self._items(conjunct, level)
-                return {"type": "array", **self._bounds(conjunct, "array"), **({} if items is None else items)}
+                return {"type": "array", **self._bounds(conjunct, "array"), **self._items(conjunct, level)}
             else:
                 return {"type": types, **self._bounds(conjunct, types)}
         if open_objects:
@@ -223,7 +210,7 @@ class Writer:
         return self._anything()
 
     def _anything(self) -> Schema:
-        """Any value, which is a JSON text where it is none of what can be named."""
+        """Any value: a scalar, or a JSON text of an object or a list."""
         if not self.rules.is_closed:
             return {}
         text = self._as_text("it may be anything", _SAY_A_TYPE)
@@ -234,21 +221,20 @@ class Writer:
         if not self.rules.is_closed:
             return {}
         self._open(reason, remedy)
-        said = {**_TEXT, "description": "The value, as JSON."}
-        return {"type": "object", "properties": {AS_TEXT: said}, "required": [AS_TEXT], "additionalProperties": False}
+        return _closed_object({AS_TEXT: {**_TEXT, "description": "The value, as JSON."}})
 
     def _too_deep(self, level: int) -> Schema:
         return self._as_text(f"it lies {level} levels deep in what is sent", "nest less")
 
     def _open(self, reason: str, remedy: str) -> None:
-        self.openings.append(Opening(*self._at, reason, remedy))
+        self.openings.append(UnenforcedPlace(*self._at, reason, remedy))
 
     def _referred(self, reference: str) -> Schema | None:
-        """A reference to one of the definitions; None where that cannot be said."""
+        """A reference to one of the definitions; None where that cannot be expressed."""
         name = reference.removeprefix("#/$defs/").replace("~1", "/").replace("~0", "~")
-        if name == reference or name not in self.given:
+        if name == reference or name not in self.definitions:
             return None
-        if not self.rules.is_recursive and _is_cyclic(name, self.given):
+        if not self.rules.is_recursive and _is_cyclic(name, self.definitions):
             return self._as_text("it contains itself", "say how deep it may be, with a definition for each level")
         self.needed.setdefault(name, None)
         self._from.setdefault(name, self._at)
@@ -266,7 +252,7 @@ class Writer:
         return {"type": type_, "enum": values}
 
     def _union(self, branches: Iterable[Any], level: int) -> Schema:
-        """Any of several, each once; a text that may be any has what other texts there are in it."""
+        """A union of several, each once; texts with bounds are left out where any text is admitted."""
         found: list[Schema] = []
         for branch in branches:
             written = self.written(branch, level) if branch is not False else {"anyOf": []}
@@ -276,10 +262,10 @@ class Writer:
         has_text = _TEXT in found
         kept = [each for place, each in enumerate(found) if each not in found[:place]]
         kept = [each for each in kept if not has_text or each == _TEXT or each.get("type") != "string"]
-        kept = _with_texts_joined(self._told_apart(kept) if self.rules.has_own_first_keys else kept)
+        kept = _with_calls_joined(self._distinguished(kept) if self.rules.has_own_first_keys else kept)
         return kept[0] if len(kept) == 1 else {"anyOf": kept}
 
-    def _told_apart(self, branches: list[Schema]) -> list[Schema]:
+    def _distinguished(self, branches: list[Schema]) -> list[Schema]:
         """The branches; an object that begins as another one does is written as a text."""
         kept: list[Schema] = []
         begun: list[tuple[str, frozenset[str] | None]] = []
@@ -295,16 +281,13 @@ class Writer:
         return kept
 
     def _first_key(self, branch: Schema) -> tuple[str, frozenset[str] | None] | None:
-        """An object's first key, and what it may be where that is listed; None where it is no object."""
-        part: Any = branch
-        if "$ref" in branch:
-            part = self.given[branch["$ref"].removeprefix("#/$defs/").replace("~1", "/").replace("~0", "~")]
+        """An object's first key, and its values where these are listed; None where the branch is no object."""
+        part = referred(branch["$ref"], {"$defs": self.definitions}) if "$ref" in branch else branch
         properties = part.get("properties") if isinstance(part, dict) else None
         if not properties:
             return None
-        name, said = next(iter(properties.items()))
-        said = said if isinstance(said, dict) else {}
-        listed = [said["const"]] if "const" in said else said.get("enum")
+        name, below = next(iter(properties.items()))
+        listed = _listed_in(below) if isinstance(below, dict) else None
         return name, None if listed is None else frozenset(map(repr, listed))
 
     def _object(self, part: Schema, level: int) -> Schema:
@@ -322,11 +305,11 @@ class Writer:
 
     @property
     def _reduction(self) -> Reduction:
-        """How much is a text of what is written now."""
+        """The reduction of the tool that is being written."""
         return self.reductions.get(self._at[0] or "", Reduction.NONE)
 
     def _listed_object(self, part: Schema, level: int) -> Schema:
-        """An object with its properties; what it may have besides stands in a text where it has to be closed."""
+        """An object with its properties; other properties go into a text where the object has to be closed."""
         required = set(part.get("required", ()))
         properties: dict[str, Schema] = {}
         owner, path = self._at
@@ -343,8 +326,8 @@ class Writer:
                 continue
             self._at = (owner, f"{path}.{name}".lstrip("."))
             written = self.written(below, level + 1)
-            tells = not properties and self.rules.has_own_first_keys and isinstance(below, dict) and "const" in below
-            if name not in required and self.rules.requires_all and not tells:
+            is_tag = not properties and self.rules.has_own_first_keys and isinstance(below, dict) and "const" in below
+            if name not in required and self.rules.requires_all and not is_tag:
                 written = self._union_with_null(written)
             properties[name] = written
         self._at = (owner, path)
@@ -357,29 +340,28 @@ class Writer:
         return {"type": "object", "properties": properties, "required": needed, **closed}
 
     def _others(self, part: Schema, level: int) -> Schema:
-        """What properties may be that are not listed. Some take it that there are none where nothing is said."""
+        """The rule for properties that are not listed, always written: some providers admit none without it."""
         if part.get("patternProperties") or not isinstance(part.get("additionalProperties"), dict):
             return {"additionalProperties": True}
         return {"additionalProperties": self.written(part["additionalProperties"], level + 1)}
 
     def _call_as_text(self, tool: str) -> Schema:
-        """A call of a tool of which everything else is a text."""
+        """A call of a tool whose name is followed by a text of everything else."""
         self._open(_TOO_MUCH, _FEWER)
-        said = {**_TEXT, "description": "Everything else of the call, as a JSON object."}
-        properties = {"_tool": {**_TEXT, "enum": [tool]}, AS_TEXT: said}
-        return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+        rest = {**_TEXT, "description": "Everything else of the call, as a JSON object."}
+        return _closed_object({"_tool": {**_TEXT, "enum": [tool]}, AS_TEXT: rest})
 
     def _union_with_null(self, written: Schema) -> Schema:
-        spoken: Schema = {key: written[key] for key in _SPOKEN if key in written}
-        own = {key: value for key, value in written.items() if key not in spoken}
+        texts: Schema = {key: written[key] for key in _TEXTS if key in written}
+        own = {key: value for key, value in written.items() if key not in texts}
         branches = own["anyOf"] if own.keys() == {"anyOf"} else [own]
         if any(_admits_null(branch) for branch in branches):
             return written
-        return {**spoken, "anyOf": [*branches, _NULL]}
+        return {**texts, "anyOf": [*branches, _NULL]}
 
-    def _items(self, part: Schema, level: int) -> Schema | None:
-        """What any element may be; where each place has a schema of its own, one of those. None where it is said
-        nowhere and need not be.
+    def _items(self, part: Schema, level: int) -> Schema:
+        """The `items` of a list: where places have schemas of their own, one of these. None of it where elements may be
+        anything and need no schema.
         """
         if part.get("maxItems") == 0:
             return {"items": _NULL}
@@ -388,7 +370,7 @@ class Writer:
             places.append(part.get("items", True))
         places = [place for place in places if place is not False]
         if not self.rules.is_closed and (not places or any(place in (True, {}) for place in places)):
-            return None
+            return {}
         return {"items": self._union(places or [True], level + 1)}
 
     def _bounds(self, part: Schema, type_: str) -> Schema:
@@ -398,21 +380,28 @@ class Writer:
         return kept
 
 
-def _with_texts_joined(branches: list[Schema]) -> list[Schema]:
-    """The branches; calls of which everything else is a text are one, with the names of all their tools."""
-    texts = [
-        branch for branch in branches if [*branch.get("properties", ())] == ["_tool", AS_TEXT] == branch["required"]
-    ]
-    if len(texts) < 2:
+def _closed_object(properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+def _with_calls_joined(branches: list[Schema]) -> list[Schema]:
+    """The branches; calls that are a name and a text are one branch, with the names of all their tools."""
+    calls = [each for each in branches if [*each.get("properties", ())] == ["_tool", AS_TEXT] == each["required"]]
+    if len(calls) < 2:
         return branches
-    tool = texts[0]["properties"]["_tool"]
-    names = [name for text in texts for name in text["properties"]["_tool"]["enum"]]
-    joined = {**texts[0], "properties": {**texts[0]["properties"], "_tool": {**tool, "enum": names}}}
-    return [*(branch for branch in branches if branch not in texts), joined]
+    properties = calls[0]["properties"]
+    names = [name for call in calls for name in call["properties"]["_tool"]["enum"]]
+    joined = {**calls[0], "properties": {**properties, "_tool": {**properties["_tool"], "enum": names}}}
+    return [*(branch for branch in branches if branch not in calls), joined]
+
+
+def _listed_in(part: Schema) -> list[Any] | None:
+    """The values that a `const` or an `enum` of a schema lists; None where it has neither."""
+    return [part["const"]] if "const" in part else part.get("enum")
 
 
 def _conjuncts(part: Schema) -> Iterator[Schema]:
-    """What holds together in a schema, each enough by itself to be sent; what says most comes first."""
+    """The conjuncts of a schema, each of which may be sent alone; the narrowest come first."""
     if part.keys() & {"const", "enum"}:
         yield {key: part[key] for key in ("const", "enum") if key in part}
     own = {key: value for key, value in part.items() if key not in ("$ref", "anyOf", "oneOf", "allOf", "const", "enum")}
@@ -433,7 +422,7 @@ def _is_closed(part: Schema) -> bool:
 
 
 def _is_deep(part: Schema) -> bool:
-    """Whether there are parts of a value in it that lie deeper."""
+    """Whether a schema describes parts of the value that lie deeper."""
     return bool(part.keys() & {"properties", "items", "prefixItems"})
 
 
@@ -444,14 +433,15 @@ def _is_cyclic(name: str, given: Mapping[str, Any]) -> bool:
 
 
 def _tool_of(part: Schema) -> str | None:
-    """The tool whose call an object is; None where it is none."""
-    said = part.get("properties", {}).get("_tool")
-    name = said.get("const") if isinstance(said, dict) else None
-    return name if isinstance(name, str) else None
+    """The tool whose call an object is; None where it is no call."""
+    match part.get("properties"):
+        case {"_tool": {"const": str(name)}}:
+            return name
+    return None
 
 
 def _are_alike(one: tuple[str, frozenset[str] | None], other: tuple[str, frozenset[str] | None]) -> bool:
-    """Whether objects that begin so cannot be told apart by their first property."""
+    """Whether two objects cannot be told apart by their first keys."""
     return one[0] == other[0] and (one[1] is None or other[1] is None or bool(one[1] & other[1]))
 
 
@@ -465,36 +455,34 @@ def _type_of(value: Any) -> str:
     return names[type(value)]
 
 
-__all__ = ["Inexpressible", "Opening", "WireSchema", "wire_schema"]
+__all__ = ["Inexpressible", "UnenforcedPlace", "WireSchema", "wire_schema"]
 
 
 @dataclass(frozen=True, slots=True)
 class WireSchema:
-    """What is sent."""
+    """A schema to send, and the places that it leaves unenforced."""
 
     schema: Schema
-    openings: tuple[Opening, ...] = ()
+    openings: tuple[UnenforcedPlace, ...] = ()
 
 
 def wire_schema(schema: Any, rules: Rules, *, is_function: bool = False) -> WireSchema:
-    """The schema for the wire: of an answer, or of a function's parameters, which are part of one and may be open
-    themselves. Raises `Inexpressible` where nothing can be enforced.
+    """The schema to send for an answer, or for a function's parameters, which may be an open object. Raises
+    `Inexpressible` where nothing can be enforced.
     """
     if not isinstance(schema, dict):
         raise Inexpressible("it admits any value")
     whole, writer = _written(schema, rules, {}, is_function=is_function)
     reductions = dict.fromkeys(writer.sizes(), Reduction.NONE)
-    if reductions and size_of(whole).beyond(rules):
+    if reductions and excess(size_of(whole), rules):
         sizes = {
             reduction: _written(schema, rules, dict.fromkeys(reductions, reduction))[1].sizes()
             for reduction in Reduction
         }
-        while beyond := size_of(whole).beyond(rules):
-            if not _reduce(reductions, sizes, size_of(whole), rules):
-                raise Inexpressible(f"it has {beyond[0]}")
+        while excess(size_of(whole), rules) and _reduce(reductions, sizes, size_of(whole), rules):
             whole, writer = _written(schema, rules, reductions)
-    if beyond := size_of(whole).beyond(rules):
-        raise Inexpressible(f"it has {beyond[0]}")
+    if text := excess(size_of(whole), rules):
+        raise Inexpressible(f"it has {text}")
     return WireSchema(whole, tuple(dict.fromkeys(writer.openings)))
 
 
@@ -509,15 +497,14 @@ def _written(
 def _reduce(
     reductions: dict[str, Reduction], sizes: Mapping[Reduction, Mapping[str, Size]], whole: Size, rules: Rules
 ) -> bool:
-    """Reduce as many tools as it takes for the whole to be small enough, those first by which most is won, and no tool
-    further than the others before it has to be; false where none can be.
+    """Reduce as many tools as it takes for the whole to be small enough, first those that save most, and none further
+    than the others before it has to be; false where none can be reduced.
     """
     left, has_reduced = whole, False
-    while (limits := dict(left.limits(rules))) and (reduction := min(reductions.values())) is not Reduction.ALL:
+    while (measures := exceeded(left, rules)) and (reduction := min(reductions.values())) is not Reduction.ALL:
         further = Reduction(reduction + 1)
-        won = {
-            name: sizes[reduction][name] - sizes[further][name] for name in reductions if reductions[name] is reduction
-        }
-        name = max(won, key=lambda name: max(getattr(won[name], measure) for measure in limits))
-        left, reductions[name], has_reduced = left - won[name], further, True
+        names = [name for name in reductions if reductions[name] is reduction]
+        saved = {name: sizes[reduction][name] - sizes[further][name] for name in names}
+        name = max(saved, key=lambda name: max(saved[name][measure] for measure in measures))
+        left, reductions[name], has_reduced = left - saved[name], further, True
     return has_reduced
