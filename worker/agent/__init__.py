@@ -1,9 +1,9 @@
 """The loop of a request, and the models that it asks (SPEC R13).
 
-`loop_runner`         what happens at each stage of a loop
-`loop_log`            what a loop writes
-`ticks`               what an answer means, and how it is logged
-`room`                what this room does for the core
+`loop_runner`         the steps of a loop
+`loop_log`            writing the log of a loop
+`ticks`               answers as calls and errors, and as entries of the log
+`room`                the functions that the core calls
 `clients`             clients of providers' SDKs, and their errors
 `asking`              asking a configured model, with retries and fallbacks
 `model_calls`         a delegate or a latent call as one request

@@ -1,4 +1,4 @@
-"""A loop's log as its runner writes it: steps, and claims of its requests (see lua/loop.lua and lua/commit.lua)."""
+"""Writing the log of a loop: its steps, and the claims of its requests (see lua/loop.lua and lua/commit.lua)."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ from .ticks import (
 
 
 class LoopLog:
-    """What one runner writes into the log of its loop. All of it raises `RunGone`."""
+    """The log of one loop, as its runner reads and writes it. Raises `RunGone`."""
 
     def __init__(self, services: Services, view: LoopView) -> None:
         self._services = services
         self._view = view
         self._owner = owner_token()
         self._mark: float | None = None
-        """Of the published task: the loop is found by the sweep until it is taken back (see commit.lua)."""
+        """The mark of the published task: the sweep finds the loop until it is cleared (see commit.lua)."""
         self._refused: tuple[str, str] | None = None
-        """The last id and the stage by which a step was decided that was refused."""
+        """The last id and the stage of the step that was refused last."""
         self._now_ms = 0
         """The server's time at the last look, where the loop's time is limited."""
         self.has_alarm = False
         """Whether the loop is looked at again when its time is over."""
         self.has_left = False
-        """Whether the mark was taken back, and nothing has come since."""
+        """Whether the mark was cleared, and nothing has come since."""
         self.next_lane: str | None = None
         """The lane that goes on when this one is left, in the same task: one that is woken alone needs no message."""
 
     @property
     def ran_seconds(self) -> float:
-        """How long the run has been running."""
+        """The time that the run has been running."""
         return self._view.ran_seconds(self._now_ms)
 
     @property
@@ -69,11 +69,11 @@ class LoopLog:
         return self._refused == (self._view.seen, self._view.loop.name)
 
     def try_again(self) -> None:
-        """What refused the last step may be over."""
+        """Forget that the last step was refused: the reason may be over."""
         self._refused = None
 
     async def read(self, *, is_told: bool) -> None:
-        """Take in what the log says; `is_told` where a task says that there is something to do, which has a mark."""
+        """Read the new entries of the log; `is_told` where a task, which has a mark, says that there are some."""
         log, view = self._services.log, self._view
         if is_told:
             self.has_left, self.has_alarm = False, False
@@ -84,14 +84,14 @@ class LoopLog:
             self._now_ms = await log.now_ms()
 
     def begin(self) -> LoopStep:
-        """A step by what is known now."""
+        """A new step after all that was read."""
         step = LoopStep(self._view.loop, self._view.seen)
         if (most := self._view.limits.seconds) is not None:
             step.alarm_ms, self.has_alarm = self._now_ms + math.ceil(max(most - self.ran_seconds, 0) * 1000), True
         return step
 
     async def take(self, step: LoopStep) -> bool:
-        """Write a step down; says whether it was taken: the log was still as it had been read."""
+        """Write a step; false where the log was not as it had been read any more."""
         taken = await self._services.log.take_loop_step(self._view.run, step)
         if taken.status == "gone":
             raise RunGone(self._view.run)
@@ -107,7 +107,7 @@ class LoopLog:
     async def commit(
         self, *, claims: Sequence[Claim] = (), rests: Sequence[Rest] = (), leaves: bool = False
     ) -> Committed:
-        """Claim, rest or leave."""
+        """Claim requests, put them off, or leave the loop."""
         view, mark = self._view, self._mark
         self._mark = None
         commit = Commit(
@@ -136,33 +136,29 @@ class LoopLog:
             await self._services.publish([lane_task(self._view.run, lane or None, queue) for lane in lanes])
 
 
-# What a loop takes from its budget (SPEC R13.3): a request's tokens before it is sent, its calls before they are
-# written.
+# The budget of a loop (SPEC R13.3): it takes a request's tokens before that is sent, calls before they are written.
 
 _FREE: Final = Cost()
 
 
 class LoopBudget:
-    """What one loop takes itself: its calls from its own budget, and where it is a child run these and its tokens from
-    those above.
-    """
+    """The budget of one loop: it takes calls from its own, and as a child run calls and tokens from those above."""
 
     def __init__(self, log: MessageLog, view: LoopView) -> None:
         self._log = log
         self._view = view
 
     async def reserve(self, losses: int) -> Shortfall | None:
-        """Reserve what the current request may take at most, before it is sent; so many attempts at it were lost."""
-        estimate = self._view.loop.tick.estimate
-        lost = Cost.of_request(None, estimate, losses)
+        """Reserve the most that the current request may take, before it is sent; `losses` attempts at it were lost."""
+        lost = Cost.of_request(None, self._view.loop.tick.estimate, losses)
         return await self._take(lost, reserved=lost)
 
     async def charge(self, cost: Cost | None = None, *, calls: int = 0) -> Shortfall | None:
-        """Take so many more calls of the current tick before they are written, and what it has cost where it ended."""
+        """Take more calls of the current tick before they are written, and its cost where it has ended."""
         return await self._take(cost, calls=calls)
 
     async def give_back(self) -> None:
-        """The loop has ended: what it has taken and not needed is there for others."""
+        """Return all that the loop, which has ended, has reserved and not needed."""
         await self._take(Cost(), ticks=1)
 
     async def _take(
@@ -171,7 +167,7 @@ class LoopBudget:
         view, loop = self._view, self._view.loop
         above = view.parent.budgets if view.parent is not None else ()
         if not above and not calls:
-            return None  # its log says what it has taken
+            return None  # the log has all that it has taken
         own = Budget(view.run, None, view.limits.calls)
         taken = Reservation(view.run, calls=loop.own_calls + calls, tick=loop.tick.number + ticks)
         if above and cost is not None:
@@ -181,13 +177,13 @@ class LoopBudget:
         return await self._log.reserve((own, *above), taken)
 
 
-# What a model has answered, or has written so far, as steps of its loop (SPEC R13.1, R13.8).
+# The answers of a model, whole or in parts, as steps of its loop (SPEC R13.1, R13.8).
 
 T = TypeVar("T")
 
 
 class Answers:
-    """What comes of the answers to one loop's requests."""
+    """The answers to one loop's requests, read into steps."""
 
     def __init__(self, view: LoopView, services: Services, budget: LoopBudget, begin: Callable[[], LoopStep]) -> None:
         self._view = view
@@ -196,13 +192,13 @@ class Answers:
         self._budget = budget
         self._begin = begin
         self._read = (-1, 0)
-        """Of a tick how many calls the part had that was read last. The next one has half as many more, since reading
-        takes as long as the part is.
+        """The last tick of which a part was read, and the calls of that part. The next part has half as many more: the
+        time of reading grows with the part.
         """
 
     async def part(self, said: Mapping[str, Any]) -> LoopStep | None:
-        """Let the calls begin that have been written, while the answer goes on, and write down what there is of an
-        output that is a text, and what was reported of the usage; None where there is nothing worth it.
+        """The step that begins the calls written so far, and logs an output that is a text and the reported usage; None
+        where that is not worth a step.
         """
         view, request = self._view, request_of(self._view, self._checker)
         try:
@@ -218,21 +214,19 @@ class Answers:
         return step if has_begun or has_said or is_reported else None
 
     async def apart(self, size: int, work: Callable[[], T]) -> T:
-        """What some work returns that grows with an answer of that size and with the log: done beside the event loop,
-        unless it is little.
-        """
+        """The result of work that grows with an answer of that size and with the log; on a thread, unless it is small."""
         if size + self._view.size // LOG_BYTES_PER_BYTE <= LOOP_LOG_SMALL_BYTES:
             return work()
         return await self._services.validator.in_thread(self._view.run, work)
 
     def _read_part(self, text: str) -> tuple[GrowingAnswer, CheckedPlan | None]:
-        """An answer of which so much has been written, and the calls that run of it. Raises `Unreadable`."""
+        """The part of an answer that has been written, and the calls of it that run. Raises `Unreadable`."""
         growing = GrowingAnswer()
         written = len(growing.feed(text))
         return growing, self._begun(growing.text_of_calls, written)
 
     def _begun(self, text: str, written: int) -> CheckedPlan | None:
-        """The calls that run of an answer of which so many are written; None where reading it is not worth it."""
+        """The calls that run of a part with so many calls; None where reading it is not worth it."""
         view, loop, (tick, before) = self._view, self._view.loop, self._read
         before = before if tick == loop.tick.number else 0
         is_worth_it = written >= before + max(1, before // 2) and view.limits.call_limit(loop, written) is None
@@ -240,7 +234,7 @@ class Answers:
         return read_part(request_of(view, self._checker), text, view, self._checker) if is_worth_it else None
 
     async def whole(self, said: Mapping[str, Any], losses: int) -> LoopStep:
-        """Write down the answer, and the calls that come of it; before it so many attempts were lost."""
+        """The step that logs the answer and its calls; before it `losses` attempts were lost."""
         view, loop, limits = self._view, self._view.loop, self._view.limits
         request = request_of(view, self._checker)
         usage, amount = said.get("usage"), said.get("nanodollars")
@@ -261,7 +255,7 @@ class Answers:
         return step
 
     def _solved(self, said: Mapping[str, Any]) -> tuple[Solved, str | None]:
-        """What a whole answer comes to, and why none of its calls starts, where it has too many of them."""
+        """A whole answer as it was read, and the reason why none of its calls starts, where it has too many of them."""
         if (beyond := read_beyond(said, self._view)) is not None:
             return beyond
         read = read_end if self._view.loop.stage is Stage.OPEN else read_tick
@@ -269,7 +263,7 @@ class Answers:
 
 
 def _note_usage(step: LoopStep, said: Mapping[str, Any]) -> bool:
-    """Write down what was reported of the usage before the answer is whole; whether that is anything new."""
+    """Log the usage that was reported before the answer is whole; false where nothing is new."""
     usage = said.get("usage")
     if usage is None or is_all(usage):
         return False

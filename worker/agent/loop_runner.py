@@ -1,7 +1,7 @@
-"""A loop runner: ask the model, run its calls, look at its output, ask again (SPEC R13.1).
+"""A loop runner: ask the model, run its calls, judge its output, ask again (SPEC R13.1).
 
-What comes next is decided from the log alone (`loop_view`), and written in one step that counts only where nothing has
-come that it was decided without (`loop_log`). So any number of processes may drive a loop, any of them may die at any
+Each step is decided from the log alone (`loop_view`), and counts only if no entry has come that it was decided without
+(`loop_log`). So any number of processes may drive a loop, any of them may die at any
 moment, and each step is taken once. The request of a tick is in the log before it is asked; asking is a remote call of
 the loop's lane, claimed, lost and found like any other, and holds no worker.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final
 from ...protocol import Rejected
 from ...protocol.engine.costs import Estimate
 from ...protocol.engine.events import Failure, Success
-from ...protocol.engine.loop import LoopEnded, Stage
+from ...protocol.engine.loop import Asked, LoopEnded, Stage
 from ...protocol.limits import size_of
 from ...protocol.messages import digests
 from ...protocol.requests import Request
@@ -65,13 +65,13 @@ class LoopRunner:
         self._results: list[tuple[Attempt, Result]] = []
         """Answers that are not in the log yet."""
         self.gets_on: asyncio.Event | None = None
-        """To be set when something was committed: the loop is not what its last worker died of."""
+        """Set when a step was committed: the loop is not the reason why its last worker died."""
         self.failed: list[str] = []  # its requests are reported by the calls that they lead to
         self._is_stopped = False
         self._has_to_look = True
-        """Whether to see whether the request is at work: it is claimed then, unless it is."""
+        """Whether to claim the request, unless it is at work."""
         self._sent: tuple[int, int] | None = None
-        """The request and the attempt that were sent last: what a runner has claimed it gets again when it claims."""
+        """The request and the attempt that were sent last: a runner that claims again gets its own claim."""
         self._refusals = 0
 
     @property
@@ -80,29 +80,34 @@ class LoopRunner:
         return self._log.next_lane
 
     def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
-        """Hand in an answer. The receipt: whether it is in the log, or the runner failed before."""
+        """Hand in an answer. The future gives whether it is in the log; false where the runner failed before."""
         return self._mailbox.deliver(delivery)
 
     def look_again(self) -> None:
-        """A task says that there is something new."""
+        """Read the log again: a task says that there is something new."""
         self._mailbox.look_again()
 
     def stop(self) -> None:
-        """The run was cancelled: leave."""
+        """Leave the loop: the run was cancelled."""
         self._is_stopped = True
         self._mailbox.ring()
 
     async def run(self) -> LoopView:
-        """Go on until nothing more can be done here. Returns the loop as the log has it then."""
+        """Take steps until none is left to take here. Returns the loop as the log has it then."""
         try:
-            while await self._step() or self._mailbox.has_news or await self._stays() or self._mailbox.has_news:
+            while (
+                await self._step()
+                or self._mailbox.has_news
+                or await self._release_or_continue()
+                or self._mailbox.has_news
+            ):
                 pass
         finally:
             self._mailbox.close()
         return self._view
 
     async def _step(self) -> bool:
-        """Take what has come, and the next step; says whether there may be another one."""
+        """Take in all that has come, and take the next step; false where no other one can follow."""
         news = self._mailbox.take()
         self._results += [(delivery.attempt, delivery.result) for delivery in news.deliveries]
         self._has_to_look = self._has_to_look or news.is_told or bool(news.due)
@@ -130,8 +135,8 @@ class LoopRunner:
         return False
 
     async def _wait_for_others(self) -> bool:
-        """A step was refused though nothing has come: the run is being amended, or a call that was added gathers. Wait
-        with an answer in hand, else leave: the end of that wakes the loop.
+        """Wait with an answer in hand, else leave, after a step was refused though nothing has come: the run is being
+        amended, or a call that was added gathers, and the end of that wakes the loop.
         """
         if not self._results:
             return False
@@ -141,14 +146,14 @@ class LoopRunner:
         await self._mailbox.wait()
         return True
 
-    async def _stays(self) -> bool:
-        """Take back the task's mark before leaving; what is new in the log is a reason to stay."""
+    async def _release_or_continue(self) -> bool:
+        """Clear the task's mark before leaving; true where new entries of the log are a reason to stay."""
         return not self._log.has_left and not (await self._log.commit(leaves=True)).is_fresh
 
-    # A step of each stage; it says whether there was one to take.
+    # The step of each stage; false where there was none to take.
 
     async def _compose(self) -> bool:
-        """Write down the next request, or that a limit keeps it from being asked."""
+        """Log the next request, or the limit that keeps it from being sent."""
         view, loop = self._view, self._view.loop
         if view.parent is not None and not await self._services.log.is_awaited(view.parent, view.run):
             return await self._fail("the call that it was to answer does not wait for it any more")
@@ -156,14 +161,11 @@ class LoopRunner:
             return await self._fail("; ".join((*last_errors(view), limit)))
         asks = self._asks
         try:
-            # Loading prices may take a second: the loop should turn.
-            is_long = view.limits.money is not None
-            compose = partial(next_request, view, asks, self._models)
             try:
-                request = await (asyncio.to_thread(compose) if is_long else self._answers.apart(0, compose))
+                request = await self._composed(asks)
             except PicturesUnknown as unknown:
                 await self._read_pictures(unknown.digests)
-                request = await (asyncio.to_thread(compose) if is_long else self._answers.apart(0, compose))
+                request = await self._composed(asks)
         except (Rejected, TooLarge) as error:
             return await self._fail(f"TooLarge: {error}")
         times = request.repeats["times"] if request.repeats is not None else 1
@@ -177,8 +179,14 @@ class LoopRunner:
         self._has_to_look = True
         return True
 
+    async def _composed(self, asks: Request) -> Asked:
+        compose = partial(next_request, self._view, asks, self._models)
+        if self._view.limits.money is not None:  # loading prices may take a second
+            return await asyncio.to_thread(compose)
+        return await self._answers.apart(0, compose)
+
     async def _read_pictures(self, named: Sequence[str]) -> None:
-        """Have the view know what can be shown of pictures of tools."""
+        """Read the pictures of tools with these digests into the view, as far as they can be shown."""
         found = await self._services.log.files(self._view.run, named)
         self._view.pictures |= {digest: described(found[digest]) if digest in found else None for digest in named}
 
@@ -230,7 +238,7 @@ class LoopRunner:
         return True
 
     async def _close(self) -> bool:
-        """Append the errors of the tick, and look at its output."""
+        """Append the errors of the tick, and judge its output."""
         if self._view.open:
             return False
         step, solution = self._log.begin(), self._view.loop.tick.solution
@@ -239,16 +247,16 @@ class LoopRunner:
         return True
 
     async def _fail(self, reason: str, lost: int = 0) -> bool:
-        """End the run with a reason; everything is kept. So many attempts at its request may have cost something."""
+        """End the run with a reason; everything is kept. `lost` attempts at its request may have cost something."""
         step = self._log.begin()
         step.note(LoopEnded("failed", reason, None, lost))
         await self._take(step)
         return True
 
-    # What the model has answered.
+    # The answers of the model.
 
     async def _take_result(self) -> None:
-        """Take in what the model has answered, or has written so far."""
+        """Take in an answer of the model, or a part of one."""
         loop = self._view.loop
         attempt, result = self._results[0]
         if not loop.is_asking or attempt.id.index != loop.request:
@@ -292,13 +300,13 @@ class LoopRunner:
         return self._services.remote.request(attempt, messages, view.schema, config, **said)
 
     async def _rest(self, attempt: Attempt, delay_seconds: float) -> None:
-        """Ask again later."""
+        """Put the request off."""
         await self._log.commit(rests=[Rest(attempt.id.index, attempt.number, delay_seconds)])
         if delay_seconds <= self._services.settings.sweep_interval_seconds:
             self._mailbox.remind(attempt.id.index, delay_seconds)
 
     async def _take(self, step: LoopStep) -> None:
-        """Write a step down, if the log is still as it was read."""
+        """Write a step, if the log is still as it was read."""
         is_taken = await self._log.take(step)
         if self.gets_on is not None:
             self.gets_on.set()
@@ -308,7 +316,7 @@ class LoopRunner:
             await self._answer(self._view.parent, step.after.ended.status)
 
     async def _answer(self, parent: Parent, status: str) -> None:
-        """Bring the result to the call that waits for it; what dies here, the sweep sends again."""
+        """Send the result to the call that waits for it; if this process dies, the sweep sends it again."""
         view, services = self._view, self._services
         await view.catch_up(services.log)  # with the costs of the last step
         await self._budget.give_back()
@@ -324,4 +332,4 @@ _STEPS: Final[Mapping[Stage, Callable[[LoopRunner], Awaitable[bool]]]] = {
     Stage.APPROVED: LoopRunner._start,
     Stage.RAN: LoopRunner._close,
 }
-"""What is to be done where the log has come to a stage. A plan waits for a person, and so does a loop that is over."""
+"""The step of each stage. A plan waits for a person, and so does a loop that is over."""

@@ -41,9 +41,9 @@ async def solve(
     config: Mapping[str, Any],
     pay: Callable[[Mapping[str, Any]], None],
 ) -> Any:
-    """The result, valid by its schema; of several places (see `about`) the `Output` that the model has chosen. Raises
-    `ModelError`, `TooLarge`. `pay` is called with what asking has cost, as `Success` has it: unknown usage is charged
-    whole (SPEC R13.3).
+    """The result, valid by its schema; if the model chooses among places (`config.choices`), an `Output` for one. `pay`
+    is called with the cost of asking, as `Success` has it: unknown usage is charged whole (SPEC R13.3). Raises
+    `ModelError`, `TooLarge`.
     """
     request = _asked(context, schema, config)
     try:
@@ -70,8 +70,8 @@ async def solve(
 
 
 def estimate(call: Mapping[str, Any], asked: Sequence[ConfiguredModel], *, counts_money: bool) -> Estimate:
-    """What the request of a delegate's call, as its message has it, may cost at most; `asked` may answer it (SPEC
-    R13.3). The first time that money counts it loads the prices. Raises `TooLarge`.
+    """The most that the request of a delegate's call, as its message has it, may cost; the models `asked` may answer it
+    (SPEC R13.3). The first time that money counts it loads the prices. Raises `TooLarge`.
     """
     tokens = _most_tokens(_asked(call["context"], call["schema"], call["config"]), asked)
     return estimate_of(asked if counts_money else (), *tokens)
@@ -84,7 +84,7 @@ def _asked(context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[st
 
 
 def rendered(context: Sequence[Mapping[str, Any]], config: Mapping[str, Any] = MappingProxyType({})) -> list[Any]:
-    """The messages of a delegate's request: what an answer is, then the context (SPEC R12.5). Raises `TooLarge`."""
+    """The messages of a delegate's request: rules for the answer, then the context (SPEC R12.5). Raises `TooLarge`."""
     tools = [Tool(name, declaration) for name, declaration in (config.get("tool") or {}).items()]
     return delegate_messages(context, next(iter(tools), None), config.get("choices") or {})
 
@@ -105,16 +105,15 @@ def _cost(models: Models, request: ModelRequest, answer: Answer | None) -> dict[
 
 
 def enveloped(schema: Any) -> dict[str, Any]:
-    """The schema of the whole answer. What the given one refers to is written beside, since it is no document here."""
+    """The schema of the whole answer, an object with the `output`; the definitions of the given schema move into it."""
     definitions = Definitions()
     output = {} if schema is None else Widening("output", schema, definitions).data(schema)
     return closed({"output": output}, definitions)
 
 
 def _output(answer: Answer, *, has_texts: bool) -> Any:
-    """The output of an answer, which has no calls; it `has_texts` where its model may be held to write them. Raises
-    `InvalidAnswer`, which quotes nothing of it: who may read the run's errors may not see all that the delegate was
-    given.
+    """The output of an answer, which has no calls; it `has_texts` where its model may have to write `_json`. Raises
+    `InvalidAnswer`, which quotes nothing of it: a reader of the run's errors may not see all that the delegate saw.
     """
     try:
         solution = find_answer(answer.text, ("output",))
@@ -133,7 +132,7 @@ def _output(answer: Answer, *, has_texts: bool) -> Any:
     return output
 
 
-# The request of a loop's tick: the whole answer, as it was written, and what it has cost (SPEC R13.1, R13.5).
+# The request of a loop's tick: the whole answer, as it was written, and its cost (SPEC R13.1, R13.5).
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
@@ -146,9 +145,9 @@ async def ask_for_tick(
     parts: PartialAnswers,
     provider_data: Mapping[str, str],
 ) -> dict[str, Any]:
-    """`answer` the text, `words` what was said beside it, `model`, `usage` and `seconds`; or, where it is of no use,
-    `error` and what has to be paid for it. `parts` sends on what comes meanwhile, where the model streams (SPEC R13.8).
-    `provider_data` is what providers said beside earlier answers, by tick; the result has that of this one.
+    """The `answer` as a text, the `words` next to its calls, `model`, `usage` and `seconds`; or, where it is of no use,
+    an `error` with all that has to be paid. `parts` sends parts of the answer, where the model streams (SPEC R13.8).
+    `provider_data` has the providers' own data of earlier answers, by tick; the result has that of this one.
 
     Raises `ModelError` where there is no answer.
     """
@@ -158,15 +157,14 @@ async def ask_for_tick(
         if _HALF.search(answer.text + answer.words):
             raise InvalidAnswer("the answer is not valid Unicode: it has half a character", answer=answer)
     except (InvalidAnswer, Refused, Truncated) as error:
-        text = _HALF.sub("\ufffd", str(error))[
-            : limits.MODEL_CALLS_LONGEST_ERROR
-        ]  # in a provider's words, of any length
-        return {"error": {"type": type(error).__name__, "message": text}, **_paid(error.answer)}
+        text = _HALF.sub("\ufffd", str(error))  # in a provider's words, of any length
+        message = text[: limits.MODEL_CALLS_LONGEST_ERROR]
+        return {"error": {"type": type(error).__name__, "message": message}, **_paid(error.answer)}
     return {"answer": answer.text, **({"words": answer.words} if answer.words else {}), **_paid(answer)}
 
 
 def _paid(answer: Answer | None) -> dict[str, Any]:
-    """Which model has answered, and its usage as far as it says."""
+    """The model that has answered, its usage and cost as far as they are known."""
     if answer is None:
         return {}
     return {
@@ -180,11 +178,11 @@ def _paid(answer: Answer | None) -> dict[str, Any]:
 
 
 class ModelCalls(Models):
-    """Answers the calls of delegates and loops with models."""
+    """The models of a process, which answer the calls of delegates and loops."""
 
     async def answer(self, call: DelegateCall, send: SendPart, pay: Callable[[Mapping[str, Any]], None]) -> Any:
-        """The answer to a call; `send` sends on what comes of a tick's meanwhile, `pay` is called with what another's
-        has cost. Raises `ModelError`.
+        """The answer to a call; `send` sends parts of a tick's answer, `pay` is called with the cost of a delegate's.
+        Raises `ModelError`.
         """
         TRACEPARENT.set(header_to_send())
         context = [dict(item) for item in call.context]

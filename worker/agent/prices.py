@@ -1,7 +1,7 @@
-"""What requests cost in money (SPEC R13.3, R13.12): by a model's own price, else by the list that `genai-prices` keeps.
+"""Known models: the cost of requests in money (SPEC R13.3, R13.12), the tokens of pictures, and what providers take.
 
-That list comes with the extras of the providers, as it was when the package was made: nothing is fetched. It knows a
-model by the address where it is asked, so a server of one's own has no price there.
+A cost is by the model's own price, else by the list of `genai-prices`, which comes with the extras of the providers:
+nothing is fetched. That list knows a model by its address, so a server of your own has no price there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MILLION: Final = 1_000_000
 
 
 def price_of(model: ConfiguredModel, usage: Usage) -> int | None:
-    """What a request of that usage costs, in nanodollars, rounded up; None where no price is known."""
+    """The cost of a request of that usage, in nanodollars, rounded up; None where no price is known."""
     own = model.price
     if own is None:
         return _listed(model, usage)
@@ -42,7 +42,7 @@ def price_of(model: ConfiguredModel, usage: Usage) -> int | None:
 
 
 def estimate_of(models: Iterable[ConfiguredModel], input_tokens: int, output_tokens: int) -> Estimate:
-    """What a request may cost that any of these models may answer: the dearest of them, with its input cached."""
+    """The most that a request may cost which any of the models may answer, with its input written to a cache."""
     usages = [Usage(input_tokens, output_tokens, written=written) for written in (0, input_tokens)]
     prices = [price_of(model, usage) for model in models for usage in usages]
     known = [price for price in prices if price is not None]
@@ -51,7 +51,7 @@ def estimate_of(models: Iterable[ConfiguredModel], input_tokens: int, output_tok
 
 
 async def load_prices(models: Iterable[ConfiguredModel]) -> None:
-    """Load the list where one of these models may need it: that takes a second, in which the loop should turn."""
+    """Load the list if one of the models may need it, on a thread, since that takes a second."""
     if any(model.price is None and model.provider in _URLS for model in models) and find_spec(_LIST) is not None:
         await asyncio.to_thread(import_module, _LIST)
 
@@ -70,12 +70,11 @@ def _listed(model: ConfiguredModel, usage: Usage) -> int | None:
     return nanodollars(found.total_price)
 
 
-# How many tokens the messages of a request have at most: a byte of a text is one, a picture counts by the rule of its
+# The most tokens that the messages of a request may have: a byte of a text is one, a picture counts by the rule of its
 # provider (SPEC R13.3).
 #
 # OpenAI counts tiles of 512 pixels, or patches of 32 times a factor, by the model; Anthropic a token for 750 pixels, or
-# for each patch of 28. Servers of one's own have models of many kinds: there a picture counts as the largest of them
-# do.
+# for each patch of 28. Other servers have models of many kinds: there a picture counts as in the dearest of these.
 
 
 _TILES: Final[Mapping[str, tuple[int, int]]] = {
@@ -88,7 +87,7 @@ _TILES: Final[Mapping[str, tuple[int, int]]] = {
     "o3": (75, 150),
     "computer-use": (65, 129),
 }
-"""Tokens of a picture, and of each of its tiles, by how a model's name begins."""
+"""The tokens of a picture, and of each of its tiles, by the beginning of a model's name."""
 _PATCHES: Final[Mapping[str, float]] = {
     "gpt-4.1-mini": 1.62,
     "gpt-4.1-nano": 2.46,
@@ -96,7 +95,7 @@ _PATCHES: Final[Mapping[str, float]] = {
     "gpt-5-nano": 2.46,
     "o4-mini": 1.72,
 }
-"""Tokens of each patch."""
+"""The tokens of each patch of a picture, by the beginning of a model's name."""
 _MOST_TILES: Final = 8
 _MOST_PATCHES: Final = 1_536
 _MOST_OF_ANTHROPIC: Final = 4_784
@@ -106,7 +105,7 @@ _LOW: Final = "low"
 
 
 def request_tokens(messages: Sequence[Mapping[str, Any]], models: Iterable[ConfiguredModel]) -> int:
-    """How many tokens messages have at most, whichever of the models reads them."""
+    """The most tokens that messages have for any of the models."""
     asked, pictures, documents = tuple(models), 0, 0
 
     def plain(part: Any) -> Any:
@@ -127,7 +126,7 @@ def request_tokens(messages: Sequence[Mapping[str, Any]], models: Iterable[Confi
 
 
 def image_tokens(model: ConfiguredModel, size: Size | None, detail: str | None = None) -> int:
-    """How many tokens a picture has for a model at most; of any size where that is not known."""
+    """The most tokens that a picture has for a model; without a size those of the largest picture."""
     if model.provider == "anthropic":
         if size is None:
             return _MOST_OF_ANTHROPIC
@@ -156,7 +155,7 @@ def _patches(size: Size | None) -> int:
 
 
 def _tiles(size: Size | None) -> int:
-    """A picture is put into a square of 2048 pixels, then its shorter side has 768."""
+    """The tiles of a picture that is fitted into a square of 2048 pixels, then scaled to 768 on its shorter side."""
     if size is None:
         return _MOST_TILES
     shorter, longer = sorted(size)
@@ -169,7 +168,7 @@ def _is_picture(part: Mapping[str, Any]) -> bool:
 
 
 def _size_of(part: Mapping[str, Any]) -> Size | None:
-    """The size of the picture that a part holds, where it is in the part or was read when the file was given."""
+    """The size of the picture that a part holds, from its data or as it was read when the file was added."""
     match part:
         case {"pixels": [width, height]}:
             return valid_size((width, height))
@@ -191,66 +190,66 @@ def _detail(part: Mapping[str, Any]) -> str | None:
 
 
 def _bytes(part: Mapping[str, Any]) -> int:
-    """Of a document: no rule says how many tokens it has, but a byte of it is one at most."""
+    """The bytes of a document, each of which is at most one token; no rule of a provider says more."""
     data, size = part.get("data"), part.get("bytes")
     return len(data) if isinstance(data, str) else size if isinstance(size, int) and size > 0 else 0
 
 
-# Profiles: what each provider takes, as its documentation says (SPEC R12.6). Data alone: `fitting` and `wire_schema`
-# do the work.
+# Profiles: the requests that each provider takes, as its documentation says (SPEC R12.6). They are data; `fitting` and
+# `wire_schema` go by them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Which schemas a provider enforces. The limits are for a whole schema; None where there is none."""
+    """The schemas that a provider enforces. The limits are for a whole schema; None is no limit."""
 
     is_closed: bool
-    """Whether every object has to list all that it may have, and every value to have a type."""
+    """Whether every object has to list all its properties, and every value to have a type."""
     requires_all: bool
-    """Whether every property has to be required; one that may be left out admits null then."""
+    """Whether every property has to be required; an optional one admits null then."""
     is_recursive: bool
     """Whether a definition may refer to itself."""
     has_own_first_keys: bool = False
     """Whether the objects of one union have to begin with different keys, or with different constants."""
     keywords: frozenset[str] = frozenset()
-    """The keywords that it knows besides types, properties, items, enums, unions and references."""
+    """The keywords that the provider knows besides types, properties, items, enums, unions and references."""
     properties: int | None = None
     levels: int | None = None
     values: int | None = None
-    """In all enums together."""
+    """The values in all enums together."""
     unions: int | None = None
     optional: int | None = None
     characters: int | None = None
-    """Of all names of properties and definitions, and of the values of enums."""
+    """The characters of all names of properties and definitions, and of the values of enums."""
     enum_characters: int | None = None
-    """Of the values of one enum that has more than 250."""
+    """The characters of the values of one enum that has more than 250."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How one provider takes requests."""
+    """The requests that one provider takes."""
 
     rules: Rules | None
-    """None where it takes no schema."""
+    """The rules for schemas; None where it takes no schema."""
     is_strict: bool = False
-    """Whether it enforces a schema only with `"strict": true`."""
+    """Whether the provider enforces a schema only with `"strict": true`."""
     shows_schema: bool = False
-    """Whether it shows a model the schema that it enforces; else that stands in a message."""
+    """Whether the provider shows a model the schema that it enforces; if not, a message does."""
     has_json_mode: bool = True
-    """Whether it can be told to answer with JSON, whatever its schema (`json_object`)."""
+    """Whether the provider can enforce JSON without a schema (`json_object`)."""
     limits_all_functions: bool = False
     """Whether the limits hold for the parameters of all functions together."""
     parameter_names: str | None = None
-    """Which names the parameters of functions may have, as a pattern; None: any."""
+    """The pattern of the names that parameters of functions may have; None for any name."""
     most_functions: int | None = None
-    """How many functions a request may have, the one of its output among them; None where that is not known."""
+    """The most functions of a request, the one of its output included; None where that is not known."""
     takes_any_turns: bool = False
-    """Whether messages may stand in any order. Elsewhere a server may put them through the chat template of an open
-    model: most of those take one system message, at the beginning, and then user and assistant in turn.
+    """Whether messages may have any order. Elsewhere a server may put them through the chat template of an open model:
+    most of those take one system message, at the beginning, and then user and assistant in turn.
     """
     newer_names: bool = False
-    """Whether the most tokens of an answer are `max_completion_tokens`, which OpenAI's newer models alone know, and not
-    `max_tokens`, which other servers know.
+    """Whether the limit on an answer's tokens is `max_completion_tokens`, which OpenAI's newer models take, and not
+    `max_tokens`, which other servers take.
     """
 
 
@@ -274,7 +273,7 @@ _AZURE: Final = Rules(
 )
 _ANTHROPIC: Final = Rules(is_closed=True, requires_all=False, is_recursive=False, unions=16, optional=24)
 _GRAMMARS: Final = Rules(is_closed=False, requires_all=False, is_recursive=True, keywords=_LISTS | {"pattern"})
-"""What the converters of llama.cpp, llguidance, outlines-core and xgrammar all take and understand alike."""
+"""The rules that llama.cpp, llguidance, outlines-core and xgrammar all take and apply alike."""
 
 PROFILES: Final[Mapping[str, Profile]] = {
     "openai": Profile(
@@ -295,7 +294,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "json": Profile(rules=None),
     "text": Profile(rules=None, has_json_mode=False),
 }
-"""By name: `json` and `text` enforce no schema, and `text` has no JSON mode either."""
+"""The profiles by name: `json` and `text` enforce no schema, and `text` has no JSON mode either."""
 
 _HOSTS: Final[Mapping[str, str]] = {
     "api.openai.com": "openai",
@@ -309,11 +308,11 @@ _HOSTS: Final[Mapping[str, str]] = {
     "dashscope.aliyuncs.com": "json",
     "dashscope-intl.aliyuncs.com": "json",
 }
-"""Whose rules hold at a host and at those below it. Elsewhere `compatible`: Ollama, vLLM, llama.cpp, LM Studio, Gemini,
-Mistral, Groq, Together, Fireworks, xAI, OpenRouter take a schema as it is, and pass over what they do not know.
+"""The profiles of a host and of those below it. Elsewhere `compatible` holds: Ollama, vLLM, llama.cpp, LM Studio,
+Gemini, Mistral, Groq, Together, Fireworks, xAI, OpenRouter take any schema, and pass over unknown keywords.
 """
 _BEHIND_GATEWAYS: Final[Mapping[str, str]] = {"openai/": "openai", "anthropic/": "anthropic", "deepseek/": "json"}
-"""Whose rules hold for a model that a gateway names so, such as OpenRouter's `openai/gpt-4o`."""
+"""The profiles of models by their prefix at a gateway, such as OpenRouter's `openai/gpt-4o`."""
 _GATEWAYS: Final = frozenset({"openrouter.ai", "ai-gateway.vercel.sh"})
 
 

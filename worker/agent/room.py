@@ -1,4 +1,4 @@
-"""What this room does for the core: the functions of `runner.rooms.Agent`."""
+"""The functions of `runner.rooms.Agent`, which the core calls."""
 
 from __future__ import annotations
 

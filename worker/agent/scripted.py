@@ -164,7 +164,7 @@ def read_entries(path: Path) -> list[Entry]:
 
 
 def entry_of(request: ModelRequest, answered: Answer | ModelError) -> dict[str, Any]:
-    """What is recorded: the request, by its digest and for readers, and its answer or error."""
+    """The entry of a recording: the request, by its digest and for readers, and its answer or error."""
     answer = answered.answer if isinstance(answered, ModelError) else answered
     found: dict[str, Any] = {}
     if isinstance(answered, ModelError):
@@ -178,8 +178,8 @@ def entry_of(request: ModelRequest, answered: Answer | ModelError) -> dict[str, 
     return request.recorded(found)
 
 
-def given(entry: Entry, name: str) -> tuple[Answer, ModelError | None]:
-    """What an entry answers, under a name where it says no model, and the error that ends it."""
+def answer_of(entry: Entry, name: str) -> tuple[Answer, ModelError | None]:
+    """The answer of an entry, by `name` where the entry names no model, and the error that ends it."""
     error = entry.get("error")
     usage = Usage(**entry["usage"]) if "usage" in entry else None
     text, words = _text(entry) if error is None else error.get("text", ""), entry.get("words", "")
@@ -209,7 +209,7 @@ class NoAnswer(BadRequest):
 
 
 class Uses:
-    """How often entries were used: counted in this process, or in a file that several processes have open."""
+    """The uses of entries: counted in this process, or in a file that several processes have open."""
 
     def __init__(self) -> None:
         self.shared_file: int | None = None
@@ -217,7 +217,7 @@ class Uses:
         self._own: dict[str, int] = {}
 
     def take(self, entry: str, times: int) -> bool:
-        """Use an entry once more, if it has not been used so often."""
+        """Count one more use of an entry; false, and not counted, where it has had `times`."""
         with self._counts() as counts:
             used = counts.get(entry, 0)
             if used < times:
@@ -239,11 +239,11 @@ class Uses:
 
 
 uses: Final = Uses()
-"""Those of the files that this process has read."""
+"""The uses of the files that this process has read."""
 
 
 class ScriptedModel:
-    """Answers from a list of entries, which are as described above."""
+    """A model that answers from a list of entries (see above)."""
 
     def __init__(self, entries: Sequence[Entry], path: Path = Path(), counted: Uses | None = None) -> None:
         self.entries = [*entries]
@@ -256,12 +256,12 @@ class ScriptedModel:
         return cls(read_entries(path), path.resolve(), uses)
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
-        """The first answer that fits. Raises `NoAnswer`, and the error that stands in its place."""
+        """The answer of the first entry that fits. Raises its error, and `NoAnswer` where none fits."""
         said, digest = request.text, request.digest
         for index, entry in enumerate(self.entries):
             times = entry.get("times")
             if _fits(entry, said, digest) and (times is None or self._uses.take(f"{self._path} {index}", times)):
-                answer, error = given(entry, f"scripted:{self._path.name}")
+                answer, error = answer_of(entry, f"scripted:{self._path.name}")
                 on_text(answer.text)
                 if error is not None:
                     raise error
@@ -278,15 +278,15 @@ def _fits(entry: Entry, said: str, digest: str) -> bool:
     return is_said and entry.get("asked", digest) == digest
 
 
-# Recording a model: its answers are kept in a file by what was asked, and given again for the same request.
+# Recording a model: its answers are kept in a file by their requests, and given again for equal ones.
 #
 # A line of the file is an entry of a script: `asked` is the digest of the request's messages, schema and settings,
-# `request` is what that was, and `answer`, `model` and `usage`, or `error`, are what came. The file is one for
-# `ACTS_MODEL=scripted:FILE`, which asks nobody. Keys do not get into it.
+# `request` is the request, and `answer`, `model` and `usage`, or `error`, are the answer. `ACTS_MODEL=scripted:FILE`
+# reads such a file, and asks no model. Keys do not get into it.
 
 
 class RecordedModel:
-    """A model whose answers are kept in a file: what is there is given again, and all else is asked and added."""
+    """A model whose answers are kept in a file: recorded requests are answered from it, others are asked and added."""
 
     def __init__(self, model: Model, configured: ConfiguredModel, path: Path) -> None:
         """Raises `WorkerError` where the file cannot be read, or written."""
@@ -302,7 +302,7 @@ class RecordedModel:
     async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
         """The answer that was recorded, else the model's own. Raises `ModelError`.
 
-        What may pass is not recorded; an answer that is refused or cut off is, as it has to be paid for.
+        An error that may pass is not recorded; an answer that is refused or cut off is, as it has to be paid for.
         """
         try:
             return await self._script.ask(request, on_text)
@@ -317,12 +317,12 @@ class RecordedModel:
         return answer
 
     async def prepare(self) -> None:
-        """Have the model load what it takes to ask it."""
+        """Load what the model takes to be asked."""
         if isinstance(self.model, Loading):
             await self.model.prepare()
 
     async def names(self, seconds: float) -> list[str]:
-        """As the model has it."""
+        """The names of the endpoint's models; none where the model has no such list."""
         return await self.model.names(seconds) if isinstance(self.model, Listing) else []
 
     async def close(self) -> None:
@@ -336,14 +336,14 @@ class RecordedModel:
         await asyncio.to_thread(self._write, without_key(json_text(entry), self._configured) + "\n")
 
     def _write(self, line: str) -> None:
-        # It holds prompts: a new one is its owner's alone to read.
+        # The file holds prompts: only its owner may read a new one.
         number = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(number, "a", encoding="utf-8", errors="backslashreplace") as file:
             fcntl.lockf(file, fcntl.LOCK_EX)  # other processes of the worker write to it, too
             file.write(line)
 
 
-# A model of a test: it gives the answers that it was made with, and keeps what it was asked.
+# A model of a test: it gives the answers that it was made with, and keeps its requests.
 #
 #     find = {"_tool": "find", "order": "A-1", "_outputPath": "†state.found"}
 #     model = acts.model({"calls": [find]}, {"output": "†state.found"})
@@ -353,7 +353,7 @@ class RecordedModel:
 # coroutine function, too. The answers come in their order, one for each request; a function that stands last answers
 # all that follow.
 #
-# A generator function streams its answer in pieces. What stands between two `yield` happens in the midst of the answer:
+# A generator function streams its answer in pieces. The code between two `yield` runs in the midst of the answer:
 #
 #     async def slowly(messages, schema, config):
 #         yield '{"calls": [{"_tool": "find", "order": "A-1", "_outputPath": "†state.found"}'
@@ -363,7 +363,7 @@ class RecordedModel:
 
 
 class FakeModel:
-    """A model without a network, of a test. `requests` are those that it was asked, the first one first."""
+    """A model of a test, without a network. `requests` are its requests, the first one first."""
 
     def __init__(self, answers: Sequence[Any]) -> None:
         self.requests: list[ModelRequest] = []
@@ -371,8 +371,8 @@ class FakeModel:
         self._counting = threading.Lock()
 
     async def answer(self, messages: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> Any:
-        """What a registered model gives: an `Answer`, or a generator of its pieces. Raises the error that stands in the
-        place of an answer, and `BadRequest` where there is none any more.
+        """Answer as a registered model: with an `Answer`, or a generator of its pieces. Raises an error that takes the
+        place of an answer, and `BadRequest` where no answer is left.
         """
         with self._counting:
             self.requests.append(ModelRequest(messages, schema, config))
@@ -401,7 +401,7 @@ def _is_function(said: Any) -> bool:
 
 
 async def _called(function: Callable[..., Any], *given: Any) -> Any:
-    """What a function answers: a plain one beside the event loop, which it may hold up."""
+    """The answer of a function; a plain one runs on a thread, since it may take long."""
     said = await asyncio.to_thread(function, *given)
     return await said if inspect.isawaitable(said) else said
 
@@ -410,11 +410,10 @@ async def _called(function: Callable[..., Any], *given: Any) -> Any:
 #
 #     acts.model(random_answers(seed=7))
 #
-# An answer has up to three calls, or an output. Parameters are values of the tool's schema, with the odd ones among
-# them (empty texts, least and largest numbers, what may be left out), and now and then a reference to what an earlier
-# call of the answer writes. The same seed and request give the same answer. What the whole schema refuses is made anew,
-# and at last as plain as it can be: a call that the engine refuses all the same is an error that its next request
-# shows.
+# An answer has up to three calls, or an output. Parameters are values of the tool's schema, odd ones included (empty
+# texts, least and largest numbers, omitted properties), and now and then a reference to a value that an earlier call of
+# the answer writes. The same seed and request give the same answer. A value that the whole schema refuses is made anew,
+# and at last as plain as it can be: a call that the engine still refuses is an error that its next request shows.
 
 _TEXTS: Final = ("", "a", "O'Brien", "0", "null", "двойка ②", "line\nbreak", "<b>&amp;</b>", "x" * 300)
 _NUMBERS: Final = (0, 1, -1, 2, 7, 100, 10**9)
@@ -511,7 +510,7 @@ class _Dice:
         return found
 
     def _alternatives(self, schema: Any) -> list[Any]:
-        """What a schema is one of, without a reference or a template in place of a value; itself where that is all."""
+        """The branches of a schema without those of references and templates; itself where it has none."""
         schema = self._followed(schema)
         listed = schema.get("anyOf") or schema.get("oneOf") if isinstance(schema, dict) else None
         if not listed:

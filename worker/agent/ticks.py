@@ -1,4 +1,4 @@
-"""Ticks: what an answer comes to in a run, and how it is written down (SPEC R13.1, R13.2, R13.5).
+"""Ticks: an answer as calls and errors of its run, and as entries of its log (SPEC R13.1, R13.2, R13.5).
 
 A solution's calls become calls of the lanes that they belong to, in one step with the message of the solution.
 """
@@ -66,11 +66,11 @@ class Solved:
 
     solution: Mapping[str, Any]
     layout: CheckedPlan | None
-    """Of the calls that run."""
+    """The plan of the calls that run; None where none does."""
     positions: tuple[int, ...]
-    """Where in the solution each of them stands."""
+    """The position of each of these calls in the solution."""
     errors: tuple[TickError, ...]
-    """Why others do not, and what else is wrong."""
+    """The errors of the other calls, and of the answer."""
 
     @property
     def valid_calls(self) -> list[Any]:
@@ -79,7 +79,7 @@ class Solved:
 
     @property
     def runs(self) -> int:
-        """How many calls run, over all instances."""
+        """The number of calls that run, over all instances."""
         return self.layout.size if self.layout is not None else 0
 
 
@@ -87,7 +87,7 @@ _NOTHING: Final = Solved({"calls": [], "output": None}, None, (), ())
 
 
 def read_tick(request: Request, said: Mapping[str, Any], view: LoopView, checker: Checker) -> Solved:
-    """What has come of the current request of a tick."""
+    """The answer to the current request of a tick."""
     if "error" in said:
         return unanswered(said["error"])
     try:
@@ -100,8 +100,8 @@ def read_tick(request: Request, said: Mapping[str, Any], view: LoopView, checker
 
 
 def read_beyond(said: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] | None:
-    """An answer that has more calls than are left of `config.calls`, and why none of them starts; None where it has
-    not. It is not read any further, since that takes a time that grows with the calls.
+    """An answer with more calls than are left of `config.calls`, and the reason why none of them starts; None for any
+    other. It is not read any further, since that takes a time that grows with the calls.
     """
     try:
         value = (
@@ -117,15 +117,15 @@ def read_beyond(said: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] |
 
 
 def read_solution(request: Request, said: Any, view: LoopView, checker: Checker) -> Solved:
-    """What a model has written, as calls that may run and errors (SPEC R13.2)."""
+    """An answer of a model as calls that may run and errors (SPEC R13.2)."""
     answer = read_answer(request, said, view.messages, first=view.first, begun=view.added or None)
     return _solved(request, answer, checker)
 
 
 def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> CheckedPlan | None:
-    """The calls that run of an answer of which only so much has been written, those at work included (SPEC R13.8).
+    """The calls that run of an answer that is still being written, those at work included (SPEC R13.8).
 
-    None where it is not to be taken: it does not go on from what is known, nothing of it can begin, or it would pass
+    None where the part does not count: it does not continue the one before, no call of it can begin, or it would pass
     the limit of calls.
     """
     before = view.loop.tick.text
@@ -141,8 +141,8 @@ def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> 
 
 
 def read_end(request: Request, said: Mapping[str, Any], view: LoopView, checker: Checker) -> Solved:
-    """What an answer comes to of which calls run already: the whole of it, or what was taken of it before it broke off
-    (SPEC R13.8).
+    """An answer of which calls run already: the whole of it, or the part that was taken before it broke off (SPEC
+    R13.8).
     """
     text, why, before = said.get("answer"), said.get("error", {}).get("message", ""), view.loop.tick.text
     if isinstance(text, str):
@@ -170,20 +170,20 @@ def _solved(request: Request, answer: Answer, checker: Checker) -> Solved:
 
 
 def unanswered(error: Mapping[str, str]) -> Solved:
-    """What a request comes to whose answer is of no use (SPEC R13.4)."""
+    """The result of a request whose answer is of no use (SPEC R13.4)."""
     return replace(_NOTHING, errors=(TickError(error["type"], error["message"], ""),))
 
 
 def note_part(step: LoopStep, view: LoopView, text: str, layout: CheckedPlan) -> None:
-    """Write down how far an answer has come, and the calls that begin by it (SPEC R13.8)."""
+    """Log the next part of an answer, and the calls that begin with it (SPEC R13.8)."""
     step.note(PartCame(text[len(view.loop.tick.text) :], view.first, layout.size))
     if layout.size > len(view.begun):
         write_calls(step, view, layout)
 
 
 def note_output(step: LoopStep, output: str) -> bool:
-    """Write down how far an output has come that is a text (SPEC R13.12); whether that is anything new. What it does
-    not go on from is replaced: another attempt has written that.
+    """Log the next part of an output that is a text (SPEC R13.12); false where nothing is new. An output that it does
+    not continue is replaced: another attempt has written that.
     """
     before = step.after.tick.output
     if before.startswith(output):
@@ -203,8 +203,8 @@ def note_solution(
     limit: str | None,
     is_lazy: bool,
 ) -> None:
-    """Write down what a model has said, and the calls that come of it: in their lanes, or as a plan to be approved.
-    Where a limit is reached, none of them.
+    """Log a model's answer, and its calls: in their lanes, or as a plan to be approved; none of them where a limit is
+    reached.
     """
     tick = view.loop.tick
     errors = [*solved.errors, *([TickError("LimitReached", limit, "")] if limit is not None else [])]
@@ -251,7 +251,7 @@ def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:
 
 
 def note_closing(step: LoopStep, view: LoopView) -> None:
-    """Append the errors of a tick, and look at its output: the loop ends where that is accepted."""
+    """Append the errors of a tick, and judge its output: the loop ends if that is accepted."""
     tick, found = view.loop.tick, errors_of(view)
     assert tick.solution is not None
     output: Any = tick.solution["solution"]["output"]
@@ -266,10 +266,10 @@ def note_closing(step: LoopStep, view: LoopView) -> None:
 
 
 def write_calls(step: LoopStep, view: LoopView, plan: CheckedPlan) -> None:
-    """Write the calls of a solution into their lanes, the global one first: what lanes share lies there. Some have
-    begun: they stay as they are, so a lane to which nothing comes is left alone. So do those that clients have added.
+    """Write the calls of a solution into their lanes, the global one first: shared calls lie there. Calls that have
+    begun, and those that clients have added, stay as they are, so a lane without new calls is left alone.
     """
-    plan = _told(plan, view.told)
+    plan = _labelled(plan, view.told)
     lanes, begun, added = dict(plan.lanes), view.begun, view.added
     shared = lanes.pop(None, None)
     own = shared.calls if shared is not None else ()
@@ -294,21 +294,21 @@ def write_calls(step: LoopStep, view: LoopView, plan: CheckedPlan) -> None:
     step.gathers = [(str(index), count) for index, count in counts.items()]
 
 
-def _told(plan: CheckedPlan, labels: Labels) -> CheckedPlan:
-    """The calls, with the sources of what the model was shown that wrote them (SPEC R16.3)."""
+def _labelled(plan: CheckedPlan, labels: Labels) -> CheckedPlan:
+    """The calls with the labels of all that the model was shown which wrote them (SPEC R16.3)."""
 
-    def told(calls: Iterable[Call]) -> tuple[Call, ...]:
+    def labelled(calls: Iterable[Call]) -> tuple[Call, ...]:
         return tuple(replace(call, prompt_labels=call.prompt_labels | labels) for call in calls)
 
     if not labels:
         return plan
-    lanes = {name: replace(lane, calls=told(lane.calls)) for name, lane in plan.lanes.items()}
-    return replace(plan, calls=told(plan.calls), lanes=lanes)
+    lanes = {name: replace(lane, calls=labelled(lane.calls)) for name, lane in plan.lanes.items()}
+    return replace(plan, calls=labelled(plan.calls), lanes=lanes)
 
 
 def errors_of(view: LoopView) -> list[tuple[TickError, Labels]]:
-    """Why calls of the current tick did not run, or failed, in the order of the calls (SPEC R13.1), each with the
-    sources of what it may quote.
+    """The errors of calls of the current tick that did not run, or failed, in the order of the calls (SPEC R13.1), each
+    with the labels of all that it may quote.
     """
     placed = [(_position(error.pointer), error, TRUSTED) for error in view.loop.tick.invalid]
     count = len(view.loop.tick.solution["solution"]["calls"]) if view.loop.tick.solution is not None else 0
@@ -323,7 +323,7 @@ def errors_of(view: LoopView) -> list[tuple[TickError, Labels]]:
 
 
 def last_errors(view: LoopView) -> list[str]:
-    """What was wrong in the tick before the current one, the first of it: why a loop at its limit has no output."""
+    """The first errors of the tick before the current one: the reason why a loop at its limit has no output."""
     count = view.loop.last.errors if view.loop.last is not None else 0
     said = [message["data"] for message in view.messages if message.get("type") == "error" and "data" in message]
     errors = [data.get("error") for data in said[len(said) - count :] if isinstance(data, dict)]
@@ -338,8 +338,8 @@ def _message(error: TickError, labels: Labels, date: str) -> dict[str, Any]:
 
 
 def fates_of(view: LoopView) -> Iterator[Fate]:
-    """What became of the calls of the current tick; where others had a say in it, the reason why one was skipped, and
-    of an error its type alone, in the engine's words.
+    """The fates of the calls of the current tick. Where untrusted data may have made them, the reason is only the one
+    of a skipped call, and an error only its type, in the engine's words.
     """
     for (instance, index), ended in sorted(view.ended.items(), key=lambda pair: (pair[0][1], pair[0][0] or "")):
         call = view.call((instance, index))
@@ -360,13 +360,13 @@ def fates_of(view: LoopView) -> Iterator[Fate]:
 
 
 def _position(pointer: str) -> int:
-    """Which call of a solution a pointer leads to; before all of them where it leads to none."""
+    """The position of the call that a pointer leads to; -1 where it leads to none."""
     parts = pointer.split("/")
     return int(parts[2]) if len(parts) > 2 and parts[1] == "calls" and parts[2].isdecimal() else -1
 
 
 def _error(error: Any, answer: Answer, request: Request) -> TickError:
-    """An error of an answer; it goes to the call's instance, where the context has that one."""
+    """An error of an answer, for the call's instance if the context has that one."""
     instance = error.call.get("_instance") if error.call is not None else None
     return TickError(
         error.type,
@@ -377,14 +377,14 @@ def _error(error: Any, answer: Answer, request: Request) -> TickError:
     )
 
 
-# The requests of a loop: what the next tick asks, made from the log alone (SPEC R12.5, R13.3, R13.5).
+# The requests of a loop, made from the log alone (SPEC R12.5, R13.3, R13.5).
 
 _SENT = ("model", *SAMPLING, "request_seconds")
-"""The settings that are a model's own."""
+"""The settings that a model is sent."""
 
 
 class PicturesUnknown(Exception):
-    """The request shows pictures of tools, by these digests, of which its view knows nothing yet."""
+    """A request that shows pictures of tools, by these digests, which its view has not read yet."""
 
     def __init__(self, digests: Sequence[str]) -> None:
         super().__init__()
@@ -392,7 +392,7 @@ class PicturesUnknown(Exception):
 
 
 def request_of(view: LoopView, checker: Checker) -> Request:
-    """The request that a loop asks again and again; read once for a view. Raises `protocol.Rejected`."""
+    """The request that every tick of a loop repeats, read once for a view. Raises `protocol.Rejected`."""
     if view.asks is None:
         config = view.definition.config
         whole = {
@@ -408,9 +408,9 @@ def request_of(view: LoopView, checker: Checker) -> Request:
     return view.asks
 
 
-def next_request(view: LoopView, request: Request, models: KnownModels) -> RequestRecorded:
-    """What the log gets of the next request: the messages that it adds to those of the one before, so that it begins
-    with them byte for byte, and the schema where it is another one. Raises `Rejected` where the first one is too large,
+def next_request(view: LoopView, request: Request, models: KnownModels) -> Asked:
+    """The next request as the log has it: the messages that it adds to those of the one before, so that it begins with
+    them byte for byte, and the schema if that is another one. Raises `Rejected` where the first request is too large,
     `TooLarge` for another, and `PicturesUnknown`.
     """
     config, most_bytes = config_of(view, request), request.known.limits.call_bytes
@@ -420,8 +420,7 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Reque
         added += _pictures(view, request, most_bytes // 2)
     schema = view.schema if view.schema is not None else first_schema(request)
     messages = [*view.asked, *added]
-    beside = sum(map(len, view.provider_data.values()))
-    size = len(pack(messages)) + len(pack(schema)) + beside
+    size = len(pack(messages)) + len(pack(schema)) + sum(map(len, view.provider_data.values()))
     if (sent := size + sent_bytes(messages)) > most_bytes:
         raise TooLarge(f"the request would have {sent} bytes, where {most_bytes} may be sent (ACTS_LIMIT_CALL_BYTES)")
     most = view.limits.max_output_tokens
@@ -440,8 +439,8 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Reque
 
 
 def _pictures(view: LoopView, request: Request, most_bytes: int) -> list[dict[str, Any]]:
-    """The message that shows the pictures of tools among what the next request shows and the ones before have not; all
-    files of the requests have so many bytes. Raises `PicturesUnknown`.
+    """The message that shows the new pictures of tools, if there are any; all files of the request have at most so many
+    bytes. Raises `PicturesUnknown`.
     """
     shown = list(shown_pictures(view.messages[view.rendered :], request.budget(view.messages)))
     if not shown:
@@ -455,8 +454,8 @@ def _pictures(view: LoopView, request: Request, most_bytes: int) -> list[dict[st
 
 
 def _estimate(view: LoopView, added: Sequence[Mapping[str, Any]], schema: Any, asked: Sequence[ConfiguredModel]) -> int:
-    """The tokens that the next request may have (SPEC R13.3). Where those of the request before are known, and of its
-    answer, which is the first of the `added` messages, only what is new counts by its bytes.
+    """The tokens that the next request may have (SPEC R13.3). If those of the request before and of its answer, which
+    is the first of the `added` messages, are known, only new messages count by their bytes.
     """
     known = view.loop.known
     if known is None:
@@ -467,13 +466,13 @@ def _estimate(view: LoopView, added: Sequence[Mapping[str, Any]], schema: Any, a
 
 
 def config_of(view: LoopView, request: Request) -> dict[str, Any]:
-    """The settings that a loop's model is sent."""
+    """The settings that are sent to a loop's model."""
     return sent_config(request, view.definition.config, view.limits)
 
 
 def sent_config(request: Request, config: Mapping[str, Any], limits: LoopLimits) -> dict[str, Any]:
-    """The settings that a model is sent by a loop's `config`, and how the request is put; the most tokens of an answer
-    always are.
+    """The settings that are sent to a model by a loop's `config`: always the most tokens of an answer, and the way in
+    which functions are offered.
     """
     own = {key: config[key] for key in _SENT if key in config}
     put = {"wire": TOOLS, "tool_choice": "auto" if request.may_say else REQUIRED} if request.is_native else {}
