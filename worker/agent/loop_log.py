@@ -214,7 +214,7 @@ class Answers:
         return step if has_begun or has_said or is_reported else None
 
     async def apart(self, size: int, work: Callable[[], T]) -> T:
-        """The result of work that grows with an answer of that size and with the log; on a thread, unless it is small."""
+        """The result of work that grows with an answer of that size and the log; on a thread, unless that is small."""
         if size + self._view.size // LOG_BYTES_PER_BYTE <= LOOP_LOG_SMALL_BYTES:
             return work()
         return await self._services.validator.in_thread(self._view.run, work)

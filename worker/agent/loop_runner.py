@@ -94,13 +94,9 @@ class LoopRunner:
 
     async def run(self) -> LoopView:
         """Take steps until none is left to take here. Returns the loop as the log has it then."""
+        mailbox = self._mailbox
         try:
-            while (
-                await self._step()
-                or self._mailbox.has_news
-                or await self._release_or_continue()
-                or self._mailbox.has_news
-            ):
+            while await self._step() or mailbox.has_news or await self._release_or_continue() or mailbox.has_news:
                 pass
         finally:
             self._mailbox.close()
