@@ -30,7 +30,7 @@ from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.cli.doctor_layers import Layer
 from acts_celery.worker.cli.doctor_layers import examined as looked_at
 from acts_celery.worker.registry.activities import RegisteredModel, Registry
-from acts_celery.worker.registry.models import ModelRequest, ignore
+from acts_celery.worker.registry.models import Model, ModelRequest, ignore
 from acts_celery.worker.runner.checking import Checker
 
 from .asked import on_thread, request
@@ -170,7 +170,7 @@ def test_a_fallback_is_not_asked_what_was_refused(registry: Registry) -> None:
 
 
 def test_an_answer_of_which_something_was_heard_is_not_asked_for_again() -> None:
-    class Breaking:
+    class Breaking(Model):
         async def ask(self, request: ModelRequest, on_text: Callable[[str], None]) -> Answer:
             on_text('{"calls": [')
             raise Unreachable("the connection broke")
@@ -184,7 +184,7 @@ def test_loading_what_it_takes_to_ask_a_model_is_not_its_time() -> None:
     """The SDK of a provider may take seconds to load from a cold disk."""
     seconds = 0.05
 
-    class Cold:
+    class Cold(Model):
         async def prepare(self) -> None:
             await asyncio.sleep(4 * seconds)
 

@@ -29,7 +29,7 @@ from acts_celery.broker_config import ConfiguredModel, load
 from acts_celery.protocol.requests import compose
 from acts_celery.protocol.schemas import compiled
 from acts_celery.worker.agent.scripted import RecordedModel, ScriptedModel
-from acts_celery.worker.registry.models import ModelRequest, OnText, Reported, ignore
+from acts_celery.worker.registry.models import Model, ModelRequest, OnText, Reported, ignore
 from acts_celery.worker.runner.checking import Checker
 
 from . import six_tools
@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 KEY = "sk-1234567890"
 
 
-class Told:
+class Told(Model):
     """A model that answers how often it was asked, or raises."""
 
     def __init__(self, error: ModelError | None = None) -> None:

@@ -39,8 +39,6 @@ from ..registry.models import (
     FunctionModel,
     InvalidAnswer,
     KnownModels,
-    Listing,
-    Loading,
     Model,
     ModelError,
     ModelRequest,
@@ -99,8 +97,7 @@ async def answered(
     piece may have begun.
     """
     for candidate in candidates:
-        if isinstance(candidate.model, Loading):
-            await candidate.model.prepare()
+        await candidate.model.prepare()
     began = time.monotonic()
     has_begun, deadline = False, asyncio.timeout(seconds)
     error: ModelError = Unreachable(f"the model has not answered within {seconds:g} seconds (request_seconds)")
@@ -312,8 +309,7 @@ class Models:
     async def close(self) -> None:
         """Close the connections to all models."""
         for model in self._made.values():
-            if isinstance(model, Listing):
-                await model.close()
+            await model.close()
 
     def _candidates(self, request: ModelRequest, models: Iterable[ConfiguredModel]) -> list[Candidate]:
         """The models whose context the request may fit, one at least. Raises `ContextTooLong`."""
@@ -449,20 +445,20 @@ _BOUNDS: Final = Bounds(answer_bytes=1_000_000, connections=1)
 async def probed(configured: ConfiguredModel, registry: Registry) -> str:
     """A sentence about the model after probing it. Raises `WorkerError` where it cannot be made, or reached."""
     model = make_model(configured, registry, _nowhere, _BOUNDS)
-    if not isinstance(model, Listing):
-        return f"{configured.model} can be loaded"
+    names: list[str] | None = []
     try:
         names = await model.names(limits.ASKING_SECONDS)
     except TimeoutError:
         raise Unreachable(f"{configured.model} has not answered within {limits.ASKING_SECONDS:g} s") from None
     except InvalidAnswer:
-        names = []
+        pass
     except BadRequest as error:
         if error.status not in (404, 405):  # it only has no list
             raise
-        names = []
     finally:
         await model.close()
+    if names is None:
+        return f"{configured.model} can be loaded"
     if names and configured.name not in names:
         shown = ", ".join(names[: limits.ASKING_SHOWN]) + (" …" if len(names) > limits.ASKING_SHOWN else "")
         return f"{configured.model} answers, and lists no model {configured.name}, but {shown}"

@@ -38,8 +38,6 @@ from ..registry.models import (
     BadRequest,
     ContextTooLong,
     InvalidAnswer,
-    Listing,
-    Loading,
     Model,
     ModelError,
     ModelRequest,
@@ -242,7 +240,7 @@ uses: Final = Uses()
 """The uses of the files that this process has read."""
 
 
-class ScriptedModel:
+class ScriptedModel(Model):
     """A model that answers from a list of entries (see above)."""
 
     def __init__(self, entries: Sequence[Entry], path: Path = Path(), counted: Uses | None = None) -> None:
@@ -285,7 +283,7 @@ def _fits(entry: Entry, said: str, digest: str) -> bool:
 # reads such a file, and asks no model. Keys do not get into it.
 
 
-class RecordedModel:
+class RecordedModel(Model):
     """A model whose answers are kept in a file: recorded requests are answered from it, others are asked and added."""
 
     def __init__(self, model: Model, configured: ConfiguredModel, path: Path) -> None:
@@ -318,17 +316,15 @@ class RecordedModel:
 
     async def prepare(self) -> None:
         """Load what the model takes to be asked."""
-        if isinstance(self.model, Loading):
-            await self.model.prepare()
+        await self.model.prepare()
 
-    async def names(self, seconds: float) -> list[str]:
-        """The names of the endpoint's models; none where the model has no such list."""
-        return await self.model.names(seconds) if isinstance(self.model, Listing) else []
+    async def names(self, seconds: float) -> list[str] | None:
+        """The names of the endpoint's models, as the model gives them."""
+        return await self.model.names(seconds)
 
     async def close(self) -> None:
-        """Close its connections."""
-        if isinstance(self.model, Listing):
-            await self.model.close()
+        """Close the model's connections."""
+        await self.model.close()
 
     async def _add(self, request: ModelRequest, answered: Answer | ModelError) -> None:
         entry: dict[str, Any] = entry_of(request, answered)
@@ -443,19 +439,15 @@ class _Dice:
         output: Any = next((each for each in outputs if each != {"type": "null"}), {})
         tools = [each for each in self._alternatives(parts.get("calls", {}).get("items")) if each]
         if not tools or self._random.random() < 1 / 3:
-            return {**({"calls": []} if "calls" in parts else {}), "output": self._fitting(output)}
-        calls = [
-            self._call(self._random.choice(tools)) for _ in range(self._random.randint(1, limits.SCRIPTED_MOST_CALLS))
-        ]
+            return {**({"calls": []} if "calls" in parts else {}), "output": self._valid(output)}
+        calls = []
+        for _ in range(self._random.randint(1, limits.SCRIPTED_MOST_CALLS)):
+            calls.append(call := self._valid(self._random.choice(tools)))
+            if isinstance(call, dict) and "_outputPath" in call:
+                self._written.append(str(call["_outputPath"]))
         return {"calls": calls, "output": None}
 
-    def _call(self, tool: Any) -> Any:
-        call = self._fitting(tool)
-        if isinstance(call, dict) and "_outputPath" in call:
-            self._written.append(str(call["_outputPath"]))
-        return call
-
-    def _fitting(self, schema: Any) -> Any:
+    def _valid(self, schema: Any) -> Any:
         whole = compiled(self._whole(schema))
         drawn = (self._value(schema, 0) for _ in range(limits.SCRIPTED_TRIES))
         return next((value for value in drawn if not whole.problems(value)), self._plain(schema))
@@ -466,9 +458,10 @@ class _Dice:
             return self._plain(schema)
         if "anyOf" in schema or "oneOf" in schema:
             return self._value(schema, depth + 1)
-        for keyword in ("const", "enum"):
-            if keyword in schema:
-                return schema[keyword] if keyword == "const" else self._random.choice(schema[keyword])
+        if "const" in schema:
+            return schema["const"]
+        if "enum" in schema:
+            return self._random.choice(schema["enum"])
         if "properties" in schema:
             return self._object(schema, depth)
         if schema.get("type") == "array" and "prefixItems" not in schema:

@@ -28,6 +28,7 @@ from ..registry.models import (
     BadRequest,
     ContextTooLong,
     InvalidAnswer,
+    Model,
     ModelError,
     ModelRequest,
     OnText,
@@ -272,7 +273,7 @@ class Dialect(ABC):
         """
 
 
-class SdkModel:
+class SdkModel(Model):
     """Models of one endpoint, by their names there. To be used on one event loop."""
 
     def __init__(self, dialect: Dialect, configured: ConfiguredModel, bounds: Bounds) -> None:
@@ -325,7 +326,7 @@ class SdkModel:
         return frozenset(name for name, words in self._dialect.refusable.items() if words.search(str(error)))
 
     async def names(self, seconds: float) -> list[str]:
-        """The models that the endpoint lists; none where it has no list. Raises `ModelError`, `TimeoutError`."""
+        """The models that the endpoint lists. Raises `ModelError`, `TimeoutError`."""
         await self.prepare()  # takes seconds on a busy machine, which are not the endpoint's
         with errors_of(self._sdk, self._configured):
             async with (

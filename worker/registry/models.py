@@ -10,11 +10,12 @@ import hashlib
 import inspect
 import io
 import json
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import Any, ClassVar, Final, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final
 
 from ...broker_config import ConfiguredModel, Settings
 from ...protocol import Limits, Rejected
@@ -119,34 +120,26 @@ class Answer:
     """Notes on what could not be enforced on the wire, one sentence each (SPEC R12.6)."""
 
 
-class Model(Protocol):
+class Model(ABC):
     """Anything that answers requests."""
 
+    @abstractmethod
     async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
         """Answer a request, once. Raises `ModelError`."""
-        ...
-
-
-@runtime_checkable
-class Loading(Protocol):
-    """A model that has to load something before it can be asked, such as an SDK."""
 
     async def prepare(self) -> None:
-        """Load it, unless that was done."""
-        ...
+        """Load what the model takes to be asked, such as an SDK, unless that was done."""
+        return
 
-
-@runtime_checkable
-class Listing(Protocol):
-    """A model of an endpoint that can list its models."""
-
-    async def names(self, seconds: float) -> list[str]:
-        """The names of the endpoint's models, at the latest after `seconds`. Raises `ModelError`, `TimeoutError`."""
-        ...
+    async def names(self, seconds: float) -> list[str] | None:
+        """The names of the endpoint's models, at the latest after `seconds`; None of a model without an endpoint.
+        Raises `ModelError`, `TimeoutError`.
+        """
+        return None
 
     async def close(self) -> None:
         """Close the connections."""
-        ...
+        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +322,7 @@ OnThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a plain function on a thread, so that the event loop goes on."""
 
 
-class FunctionModel:
+class FunctionModel(Model):
     """A registered function as a model."""
 
     def __init__(self, registered: RegisteredModel, on_thread: OnThread) -> None:
