@@ -17,7 +17,7 @@ from typing import Any, Final
 from ...protocol import Rejected
 from ...protocol.engine.costs import Estimate
 from ...protocol.engine.events import Failure, Success
-from ...protocol.engine.loop import Asked, LoopEnded, Stage
+from ...protocol.engine.loop import LoopEnded, RequestRecorded, Stage
 from ...protocol.limits import size_of
 from ...protocol.messages import digests
 from ...protocol.requests import Request
@@ -175,7 +175,7 @@ class LoopRunner:
         self._has_to_look = True
         return True
 
-    async def _composed(self, asks: Request) -> Asked:
+    async def _composed(self, asks: Request) -> RequestRecorded:
         compose = partial(next_request, self._view, asks, self._models)
         if self._view.limits.money is not None:  # loading prices may take a second
             return await asyncio.to_thread(compose)

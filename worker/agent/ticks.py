@@ -408,7 +408,7 @@ def request_of(view: LoopView, checker: Checker) -> Request:
     return view.asks
 
 
-def next_request(view: LoopView, request: Request, models: KnownModels) -> Asked:
+def next_request(view: LoopView, request: Request, models: KnownModels) -> RequestRecorded:
     """The next request as the log has it: the messages that it adds to those of the one before, so that it begins with
     them byte for byte, and the schema if that is another one. Raises `Rejected` where the first request is too large,
     `TooLarge` for another, and `PicturesUnknown`.
