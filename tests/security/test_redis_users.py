@@ -18,7 +18,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 
 from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.worker.broker.messages import AttemptRef, Report
-from acts_celery.worker.recovery.heartbeats import ReportQueue
+from acts_celery.worker.broker.transport import ReportQueue
 from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.store.connections import read_tokens

@@ -26,11 +26,11 @@ from acts_celery.protocol.plan.checking import Environment
 from acts_celery.worker.broker.attempts import Tokens
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.broker.messages import AttemptRef, Completion, Report, unpack, unpack_task
+from acts_celery.worker.broker.transport import ReportQueue
 from acts_celery.worker.client import dispatcher
 from acts_celery.worker.client import dispatcher as forgetting
 from acts_celery.worker.client.dispatcher import Forgetting
 from acts_celery.worker.errors import OverLimit
-from acts_celery.worker.recovery.heartbeats import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.registry.activities import Policy, Registry, make_activity
 from acts_celery.worker.runner.application import make_client_application

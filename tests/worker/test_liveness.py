@@ -26,15 +26,16 @@ from acts_celery.protocol import Limits
 from acts_celery.worker.broker.attempts import Attempt, CallId
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.broker.messages import ActivityCall, AttemptRef, Report, TaskMessage, lane_task, pack_message
+from acts_celery.worker.broker.transport import ReportQueue
 from acts_celery.worker.cli.doctor_layers import examine_backend
-from acts_celery.worker.recovery.heartbeats import Heartbeat, Presence, ReportQueue
+from acts_celery.worker.recovery.heartbeats import HeartbeatWriter, Presence
 from acts_celery.worker.recovery.sidecar import LoopWatchdog
 from acts_celery.worker.registry.activities import Policy
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.runner.calls import Threads, invoke
 from acts_celery.worker.store.connections import connect
 from acts_celery.worker.store.keys import Keys
-from acts_celery.worker.store.living import read_living
+from acts_celery.worker.store.living import Processes
 from tests.chaos.proxy import Proxy
 from tests.chaos.server import Server
 from tests.few import few
@@ -413,7 +414,7 @@ def test_a_loop_that_is_blocked_is_at_work_on_what_blocks_it_and_on_nothing_else
     def held() -> set[str]:
         """What counts as at work, now that the loop was asked before."""
         presence.beat()
-        return set(read_living(redis, "watchdog", 60_000).holders["r"])
+        return set(Processes(redis, "watchdog").read(60_000).holders["r"])
 
     loop.block()
     presence.beat()
@@ -430,7 +431,7 @@ def test_a_loop_that_is_blocked_reports_what_blocks_it_and_no_other(server: Embe
     settings = settings_apart(server, "watchdog-reports")
     reports = ReportQueue(make_client_application(settings), settings)
     watchdog = LoopWatchdog(loop.loop, most_silent_seconds=0)
-    heartbeat = Heartbeat(reports, interval_seconds=3600, watchdog=watchdog)
+    heartbeat = HeartbeatWriter(reports, interval_seconds=3600, watchdog=watchdog)
     loop.block()
 
     async def work() -> None:

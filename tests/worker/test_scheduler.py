@@ -33,8 +33,9 @@ from acts_celery.worker.broker.attempts import Attempt, CallId
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.broker.messages import MESSAGE_FORMAT, RETURNED, Delivery, TaskMessage, unpack_envelope
 from acts_celery.worker.broker.remote_control import Cancellations
+from acts_celery.worker.broker.transport import ReportQueue
 from acts_celery.worker.limits import MESSAGES
-from acts_celery.worker.recovery.heartbeats import Presence, ReportQueue
+from acts_celery.worker.recovery.heartbeats import Presence
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.runner import checking as validator
@@ -45,7 +46,7 @@ from acts_celery.worker.runner.scheduler import Returns, Scheduler
 from acts_celery.worker.store.connections import read_tokens
 from acts_celery.worker.store.definition import _read_definition, unpack_definition
 from acts_celery.worker.store.keys import Keys, due_runs, probes
-from acts_celery.worker.store.living import read_living
+from acts_celery.worker.store.living import Processes
 from acts_celery.worker.store.scripts import pack_request
 
 from .backend import ACTIVITIES, DEADLINE_SECONDS, ROOT, Backend, Meeting, ends, heard, settings_apart, settings_for
@@ -322,11 +323,11 @@ def test_that_a_process_lives_is_said_at_the_same_cost_whatever_it_has_at_work(p
     process.forget()
     presence.beat()
     assert [process.asked(command) for command in ("hset", "hget", "zadd")] == [1, 1, 0]
-    assert len(read_living(process.redis, "acts", 60_000).holders["r"]) == 1_200
+    assert len(Processes(process.redis, "acts").read(60_000).holders["r"]) == 1_200
     for n in range(1_200):
         presence.leave("r", f"{n}")
     presence.beat()
-    assert "r" not in read_living(process.redis, "acts", 60_000).holders
+    assert "r" not in Processes(process.redis, "acts").read(60_000).holders
 
 
 def test_a_broker_that_is_away_neither_ends_what_is_at_work_nor_loses_what_is_to_be_published(process: Process) -> None:

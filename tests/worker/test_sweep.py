@@ -32,9 +32,8 @@ from acts_celery.broker_config import (
 )
 from acts_celery.worker.broker.consumer import InFlight, Publisher, keep_once
 from acts_celery.worker.broker.messages import TaskMessage, lane_task, pack, unpack
-from acts_celery.worker.broker.transport import BackendConnection, QueueOrder, enveloped
+from acts_celery.worker.broker.transport import BackendConnection, QueueOrder, ReportQueue, enveloped
 from acts_celery.worker.limits import CONSUMER_MOST_BYTES
-from acts_celery.worker.recovery.heartbeats import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.store.connections import connect

@@ -20,14 +20,15 @@ from acts_celery.protocol.engine.events import Outcome, Status
 from acts_celery.worker.broker.attempts import Attempt, CallId, Tokens
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.broker.messages import AttemptRef, Completion, Probe, Report, TaskMessage, Unanswered, pack
+from acts_celery.worker.broker.transport import ReportQueue
 from acts_celery.worker.limits import LONGEST_WHY, WAITING_MOST_UNANSWERED
-from acts_celery.worker.recovery.heartbeats import Heartbeat, ReportQueue
+from acts_celery.worker.recovery.heartbeats import HeartbeatWriter
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.store.commits import Claim, Rest
 from acts_celery.worker.store.connections import connect
 from acts_celery.worker.store.keys import Keys, active_runs, due_runs, probes, processes, secret
-from acts_celery.worker.store.living import report_silent
+from acts_celery.worker.store.living import Processes
 from acts_celery.worker.store.run_list import Parent
 from acts_celery.worker.store.run_store import RunStore
 from acts_celery.worker.store.waiting import read_unanswered
@@ -376,7 +377,7 @@ def test_what_a_silent_process_may_have_taken_waits_for_it_as_long_as_it_may_go_
     judged.sweep()
     judged.sweep()
     judged.come_out(RESULTS)
-    report_silent(connect(judged.settings), judged.prefix, "silent.", "worker", 1, silent_seconds, ())
+    Processes(connect(judged.settings), judged.prefix).note_silent("silent.", "worker", 1, silent_seconds, ())
     taken_ms = judged.redis.time()[0] * 1000 - int(silent_seconds * 1000) + 2_000
     judged.note(f"{kind}:1:0:me/{taken_ms}/")
     judged.redis.zadd(judged.keys.leases, {"\x1f0": 1})
@@ -567,7 +568,7 @@ def test_a_report_that_none_of_ours_has_written_is_passed_over(judged: Judged) -
 
 
 def test_a_process_reports_what_it_has_at_work_and_what_it_had(judged: Judged) -> None:
-    heartbeat = Heartbeat(judged.reports, interval_seconds=3600)
+    heartbeat = HeartbeatWriter(judged.reports, interval_seconds=3600)
 
     async def work() -> None:
         async with heartbeat.at_work(attempt()):
@@ -580,7 +581,7 @@ def test_a_process_reports_what_it_has_at_work_and_what_it_had(judged: Judged) -
 
 
 def test_what_was_begun_and_ended_between_two_reports_is_in_neither(judged: Judged) -> None:
-    heartbeat = Heartbeat(judged.reports, interval_seconds=3600)
+    heartbeat = HeartbeatWriter(judged.reports, interval_seconds=3600)
 
     async def work() -> None:
         async with heartbeat.at_work(attempt()):
@@ -592,7 +593,7 @@ def test_what_was_begun_and_ended_between_two_reports_is_in_neither(judged: Judg
 
 
 def test_a_repeated_attempt_is_reported_of_before_it_begins(judged: Judged) -> None:
-    heartbeat = Heartbeat(judged.reports, interval_seconds=3600)
+    heartbeat = HeartbeatWriter(judged.reports, interval_seconds=3600)
 
     async def work() -> None:
         async with heartbeat.at_work(attempt(2, is_repeated=True)):
@@ -602,7 +603,7 @@ def test_a_repeated_attempt_is_reported_of_before_it_begins(judged: Judged) -> N
 
 
 def test_an_attempt_that_brought_no_result_is_not_reported_as_ended(judged: Judged) -> None:
-    heartbeat = Heartbeat(judged.reports, interval_seconds=3600)
+    heartbeat = HeartbeatWriter(judged.reports, interval_seconds=3600)
 
     async def work() -> None:
         async with heartbeat.at_work(attempt()):

@@ -19,10 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import takewhile
 from queue import Empty
 from time import monotonic
 from typing import Any, Final
 
+from celery import Celery
 from celery.app import trace
 from celery.app.events import Events
 from celery.events import Event
@@ -48,29 +50,36 @@ from ...broker_config import (
     PROBE,
     SEVERAL,
     Settings,
+    reports_queue,
 )
 from ...protocol import Limits
-from ..errors import InfrastructureError, QueueRefused
+from ..errors import InfrastructureError, MalformedMessage, QueueRefused
 from ..limits import (
     ENVELOPE_BYTES,
+    HEARTBEATS_PAGE,
     LONGEST_ID,
     MOST_BUFFERED,
+    OUTDATED_SECONDS,
     SHARES_OF_CALLS,
     TRANSPORT_LONGEST_WAIT_SECONDS,
     TRANSPORT_MOST,
     TRANSPORT_MOST_BYTES,
     TRANSPORT_TRIES,
+    limits_of,
 )
 from ..outages import watched
 from ..process import BoundedNames, count_refusal
 from .messages import (
     TASKS,
     Envelope,
+    Report,
     TaskMessage,
     envelope_task,
     pack,
     pack_envelope,
+    pack_report,
     unpack_envelope,
+    unpack_report,
 )
 
 # From which of its queues a worker takes next: the one that has had the least of the consumer's time.
@@ -621,3 +630,90 @@ def hide_addresses() -> None:
     """Have no line made for each request over HTTP: the address of a web hook is a secret, that of a model may be."""
     for name in _SHOW_ADDRESSES:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+# The queue of reports: any process adds to it, the sweep reads it a page at a time.
+
+_FAILURE: Final = "the broker takes or gives no reports"
+
+
+class ReportQueue:
+    """The reports' queue. May be used from any thread."""
+
+    def __init__(self, app: Celery, settings: Settings) -> None:
+        self._app = app
+        self._queue = reports_queue(settings)
+        self._limits = limits_of(settings)
+
+    def send(self, report: Report) -> None:
+        """Add a report. Raises `InfrastructureError`."""
+        with broker_failures(_FAILURE), self._app.producer_or_acquire() as producer:
+            producer.publish(
+                pack_report(report),
+                exchange="",
+                routing_key=self._queue.name,
+                content_type="application/msgpack",
+                content_encoding="binary",
+                expiration=None if report.completed else OUTDATED_SECONDS,  # a completion is reported once
+                retry=False,
+            )
+
+    def pages(self) -> Iterator[list[Report]]:
+        """The reports that there are now, a page at a time. Raises `InfrastructureError`.
+
+        A page is removed when the next one is asked for: what a reader had that died, another one reads.
+        """
+        with broker_failures(_FAILURE), self._app.connection_or_acquire() as connection:
+            queue = self._queue(connection.default_channel)
+            page_of = _peeked if connection.transport.driver_type == "redis" else _taken
+            left = queue.queue_declare().message_count
+            while left > 0:
+                with page_of(queue, min(left, HEARTBEATS_PAGE)) as bodies:
+                    yield [report for body in bodies if (report := self._read(body)) is not None]
+                left = left - HEARTBEATS_PAGE if len(bodies) == min(left, HEARTBEATS_PAGE) else 0
+
+    def _read(self, body: object) -> Report | None:
+        try:
+            return unpack_report(body, self._limits)
+        except MalformedMessage as error:
+            logger.error("a report is refused: %s", error)
+            return None
+
+
+@contextmanager
+def _peeked(queue: Any, most: int) -> Iterator[list[object]]:
+    """The oldest messages of a queue in Redis; they stay in it until the block has ended well.
+
+    What is taken from there in the usual way would come back after the visibility timeout only, an hour.
+    """
+    channel = queue.channel
+    with channel.conn_or_acquire() as client:
+        key = f"{channel.global_keyprefix}{queue.name}"  # kombu prefixes neither LRANGE nor LREM
+        found = client.lrange(key, -most, -1)[::-1]
+        yield [_body(channel, item) for item in found]
+        with client.pipeline(transaction=False) as pipeline:
+            for item in found:
+                pipeline.lrem(key, -1, item)
+            pipeline.execute()
+
+
+def _body(channel: Any, item: bytes) -> object:
+    """The body of a message as it lies in Redis, or None: a stranger may have put it there."""
+    try:
+        return channel.Message(loads(item.decode()), channel=channel).body
+    except Exception:
+        return None
+
+
+@contextmanager
+def _taken(queue: Any, most: int) -> Iterator[list[object]]:
+    """The oldest messages of a queue; acknowledged when the block has ended well, else the broker has them again."""
+    messages = list(takewhile(lambda message: message is not None, (queue.get(no_ack=False) for _ in range(most))))
+    try:
+        yield [message.body for message in messages]
+    except BaseException:
+        for message in messages:
+            message.requeue()
+        raise
+    for message in messages:
+        message.ack()

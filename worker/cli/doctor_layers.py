@@ -371,7 +371,7 @@ def _warn_of_connection(layer: Layer, url: str) -> None:
 def _runs(layer: Layer, settings: Settings) -> None:
     """Look at runs under way that no worker goes on with; after a restore from a backup these are all of them."""
     from ..store.connections import connect
-    from ..store.living import read_silent
+    from ..store.living import Processes
     from ..store.run_list import RunList
     from ..store.scripts import date_of, server_ms
 
@@ -385,7 +385,7 @@ def _runs(layer: Layer, settings: Settings) -> None:
                 "start workers; if the log was restored, calls that were at work then, or done since, are "
                 "done again: `acts runs --status running`",
             )
-        for silent in read_silent(redis, settings.key_prefix):
+        for silent in Processes(redis, settings.key_prefix).silent():
             layer.warn(
                 f"calls wait for {silent}",
                 "a call keeps Python's lock, or its connections are lost: `acts status RUN` names its calls; if it "

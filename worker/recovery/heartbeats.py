@@ -15,14 +15,12 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import cached_property, partial
-from itertools import takewhile
-from typing import Any, Final
+from typing import Final
 
 from celery import Celery, bootsteps
 from celery.worker import WorkController, state
-from kombu.utils.json import loads
 from redis import Redis
 from redis.exceptions import RedisClusterException, RedisError
 
@@ -33,7 +31,6 @@ from ...broker_config import (
     Settings,
     celery_configuration,
     load,
-    reports_queue,
 )
 from ...protocol import Limits
 from ..broker.attempts import Attempt, Result, current_attempt, owner_token
@@ -44,122 +41,28 @@ from ..broker.messages import (
     Report,
     Unanswered,
     attempt_in,
-    pack,
-    pack_report,
     unpack,
-    unpack_report,
 )
-from ..broker.transport import BackendConnection, broker_failures, retry_while_unavailable
+from ..broker.transport import BackendConnection, ReportQueue, retry_while_unavailable
 from ..errors import InfrastructureError, MalformedMessage
 from ..fairness import Quarantine, alone_from
 from ..limits import (
     HEARTBEATS_MOST_BYTES,
     HEARTBEATS_MOST_NAMED,
     HEARTBEATS_MOST_UNANSWERED,
-    HEARTBEATS_PAGE,
     LONGEST_INTERVAL_SECONDS,
     LONGEST_WHY,
     MOST_WRITTEN,
     NOTICE_SECONDS,
-    OUTDATED_SECONDS,
     limits_of,
 )
 from ..logs import JsonFormatter, MaskedFormatter, Masking
 from ..outages import Batcher, Duty, Outage, on_threads, watch_connections
 from ..store.connections import connect_once
-from ..store.keys import Keys, processes
-from ..store.living import report_silent, withdraw_silent
-from ..store.scripts import server_ms
+from ..store.living import Processes
 from .sidecar import LoopWatchdog, Sidecar, Voice
 
-# The queue of reports: any process adds to it, the sweep reads it a page at a time.
-
 logger = logging.getLogger(__name__)
-
-_FAILURE: Final = "the broker takes or gives no reports"
-
-
-class ReportQueue:
-    """The reports' queue. May be used from any thread."""
-
-    def __init__(self, app: Celery, settings: Settings) -> None:
-        self._app = app
-        self._queue = reports_queue(settings)
-        self._limits = limits_of(settings)
-
-    def send(self, report: Report) -> None:
-        """Add a report. Raises `InfrastructureError`."""
-        with broker_failures(_FAILURE), self._app.producer_or_acquire() as producer:
-            producer.publish(
-                pack_report(report),
-                exchange="",
-                routing_key=self._queue.name,
-                content_type="application/msgpack",
-                content_encoding="binary",
-                expiration=None if report.completed else OUTDATED_SECONDS,  # a completion is reported once
-                retry=False,
-            )
-
-    def pages(self) -> Iterator[list[Report]]:
-        """The reports that there are now, a page at a time. Raises `InfrastructureError`.
-
-        A page is removed when the next one is asked for: what a reader had that died, another one reads.
-        """
-        with broker_failures(_FAILURE), self._app.connection_or_acquire() as connection:
-            queue = self._queue(connection.default_channel)
-            page_of = _peeked if connection.transport.driver_type == "redis" else _taken
-            left = queue.queue_declare().message_count
-            while left > 0:
-                with page_of(queue, min(left, HEARTBEATS_PAGE)) as bodies:
-                    yield [report for body in bodies if (report := self._read(body)) is not None]
-                left = left - HEARTBEATS_PAGE if len(bodies) == min(left, HEARTBEATS_PAGE) else 0
-
-    def _read(self, body: object) -> Report | None:
-        try:
-            return unpack_report(body, self._limits)
-        except MalformedMessage as error:
-            logger.error("a report is refused: %s", error)
-            return None
-
-
-@contextmanager
-def _peeked(queue: Any, most: int) -> Iterator[list[object]]:
-    """The oldest messages of a queue in Redis; they stay in it until the block has ended well.
-
-    What is taken from there in the usual way would come back after the visibility timeout only, an hour.
-    """
-    channel = queue.channel
-    with channel.conn_or_acquire() as client:
-        key = f"{channel.global_keyprefix}{queue.name}"  # kombu prefixes neither LRANGE nor LREM
-        found = client.lrange(key, -most, -1)[::-1]
-        yield [_body(channel, item) for item in found]
-        with client.pipeline(transaction=False) as pipeline:
-            for item in found:
-                pipeline.lrem(key, -1, item)
-            pipeline.execute()
-
-
-def _body(channel: Any, item: bytes) -> object:
-    """The body of a message as it lies in Redis, or None: a stranger may have put it there."""
-    try:
-        return channel.Message(loads(item.decode()), channel=channel).body
-    except Exception:
-        return None
-
-
-@contextmanager
-def _taken(queue: Any, most: int) -> Iterator[list[object]]:
-    """The oldest messages of a queue; acknowledged when the block has ended well, else the broker has them again."""
-    messages = list(takewhile(lambda message: message is not None, (queue.get(no_ack=False) for _ in range(most))))
-    try:
-        yield [message.body for message in messages]
-    except BaseException:
-        for message in messages:
-            message.requeue()
-        raise
-    for message in messages:
-        message.ack()
-
 
 _REMOTE: Final = (EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE)
 
@@ -169,7 +72,7 @@ def report_interval_seconds(settings: Settings) -> float:
     return min(settings.lease_seconds / 3, LONGEST_INTERVAL_SECONDS)
 
 
-class Heartbeat:
+class HeartbeatWriter:
     """Speaks for the remote calls of one process."""
 
     def __init__(
@@ -396,8 +299,7 @@ class Presence:
         watchdog: LoopWatchdog | None = None,
         sidecar: Sidecar | None = None,
     ) -> None:
-        self._redis = redis
-        self._prefix = prefix
+        self._processes = Processes(redis, prefix)
         self._on_cancelled = on_cancelled
         self._remote_runs = remote_runs
         self._watchdog = watchdog
@@ -435,35 +337,26 @@ class Presence:
 
     def beat(self) -> None:
         """Say what is at work now that the loop can serve. Raises `RedisError`."""
-        self._say()
+        self._report()
         if self._sidecar is not None:
             self._sidecar.note(Voice.PRESENCE)
 
-    def _say(self) -> None:
+    def _report(self) -> None:
         with self._lock:
             holds = {run: sorted(owners) for run, owners in self._drivers.items()}
-        drives, key = bool(holds), processes(self._prefix)
-        runs = list({**holds, **dict.fromkeys(self._remote_runs())})
+        drives, runs = bool(holds), list({**holds, **dict.fromkeys(self._remote_runs())})
         if not runs and not self._is_said:
             if not self._is_connected:
-                self._is_connected = self._redis.ping()  # the connection is there, should the server be full later
+                self._is_connected = self._processes.ping()  # the connection is there, should the server be full later
             return
         blocked = self._watchdog.blocked() if self._watchdog is not None else None
         if blocked is not None:
             id_ = blocked.attempt.id if blocked.attempt is not None else None
             holds = {id_.run: [id_.member]} if id_ is not None and id_.run in holds else {}
-        said = pack({"at": server_ms(self._redis), "holds": holds}) if drives else b""
-        with self._redis.pipeline(transaction=False) as pipeline:
-            for run in runs:
-                pipeline.hget(Keys(self._prefix, run).state, "status")
-            if said:
-                pipeline.hset(key, self._name, said)
-            elif self._is_said:
-                pipeline.hdel(key, self._name)
-            statuses = pipeline.execute()[: len(runs)]
+        statuses = self._processes.note(self._name, runs, holds if drives else None, withdraws=self._is_said)
         self._is_said = drives
         for run, status in zip(runs, statuses, strict=True):
-            if status == b"cancelled":
+            if status == "cancelled":
                 self._on_cancelled(run)
 
 
@@ -489,7 +382,6 @@ class Reporter:
 
     def report(self, no_presence_seconds: float, no_reports_seconds: float, at_work: Iterable[bytes]) -> None:
         """Report what the process has not reported for so long; 0 for what it has. Failures are logged."""
-        prefix = self._settings.key_prefix
         taken = [(bool(is_begun), AttemptRef(*ref)) for is_begun, *ref in map(unpack, at_work)]
         refs = [ref for is_begun, ref in taken if is_begun]
         if not self._is_silent and (taken or (no_presence_seconds and self._redis is not None)):
@@ -507,7 +399,7 @@ class Reporter:
             try:
                 calls = [(ref.run, f"{ref.lane}\x1f{ref.call}") for ref in refs[:MOST_WRITTEN]]
                 own = (self._process, self._worker, self._pid)
-                report_silent(self._redis, prefix, *own, no_presence_seconds, calls)
+                Processes(self._redis, self._settings.key_prefix).note_silent(*own, no_presence_seconds, calls)
                 self._to_log.succeeded()
             except (RedisError, RedisClusterException) as error:
                 self._to_log.failed(error)
@@ -527,7 +419,7 @@ class Reporter:
         self._is_silent = False
         if self._redis is not None:
             try:
-                withdraw_silent(self._redis, self._settings.key_prefix, self._process)
+                Processes(self._redis, self._settings.key_prefix).withdraw(self._process)
             except (RedisError, RedisClusterException) as error:
                 logger.warning("what was reported for process %d stays until it runs out: %s", self._pid, error)
             self._redis.close()

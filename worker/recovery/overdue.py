@@ -1,6 +1,6 @@
-"""Looking after runs: what was begun or published in them and not ended in time is published again (lua/sweep.lua).
+"""Runs in which something is overdue: what was begun or published and not ended in time is published again.
 
-It also ends the life of runs: when a run is over, its keys get their expiry.
+A run that is over gets the expiry of its keys here, too.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from functools import partial
 from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -33,16 +31,13 @@ from ..broker.consumer import Publisher
 from ..broker.messages import Completion, TaskMessage, lane_task, rest_of, unpack_task, with_attempt
 from ..errors import QueueRefused, RunNotFound, WorkerError
 from ..process import count_refusal
-from ..store.commits import DueRuns
 from ..store.connections import PASSING, read_tokens
-from ..store.definition import FORMAT
-from ..store.held_calls import HeldCall, read_held
-from ..store.keys import ENDED_STATUSES, Condition, Keys, awaiting_code
-from ..store.living import SilentProcess, read_living
-from ..store.run_list import Parent, result_of
-from ..store.run_store import RunStore
-from ..store.run_writer import discard_run, expire_runs
-from ..store.scripts import UNREADABLE, Script, date_now, drop_entry, iso_date, readable, server_ms
+from ..store.held_calls import HeldCall
+from ..store.keys import ENDED_STATUSES
+from ..store.living import Processes, SilentProcess
+from ..store.run_list import Parent
+from ..store.scripts import UNREADABLE, date_now, iso_date, server_ms
+from ..store.sweeps import OutboxTable, PendingWebhooks, RunSweep, SweptRun, Thresholds
 from ..store.waiting import DeadLetter, DeadLetters
 from .heartbeats import report_interval_seconds
 
@@ -55,11 +50,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BROKEN: tuple[type[Exception], ...] = (ResponseError, *UNREADABLE)
-"""What is raised by keys that cannot be read, where it is none of `PASSING`."""
+"""Errors of keys that cannot be read, unless they are among `PASSING`, too."""
 
 
 class BrokenRuns:
-    """The runs whose keys are broken, as far as the log has said so already."""
+    """The runs whose keys are broken and of which the log has said so."""
 
     def __init__(self) -> None:
         self._runs: set[str] = set()
@@ -75,7 +70,7 @@ class BrokenRuns:
             logger.error("run %r: %s", run, error)
 
     def is_answer(self, run: str, answer: object) -> bool:
-        """Whether that is an answer, and not an error of the run's own keys. Raises what is wrong with the server."""
+        """Whether `answer` is no error of the run's own keys. Raises what is wrong with the server."""
         if not isinstance(answer, Exception):
             return True
         if not isinstance(answer, BROKEN) or isinstance(answer, PASSING):
@@ -87,17 +82,17 @@ class BrokenRuns:
         return False
 
 
-# The web hook: an address of the operator's is told what is held for a person (SPEC R14).
+# The web hook: calls that are held for a person are posted to an address of the operator's (SPEC R14).
 #
-# What is to be told stands in the run (`pending_webhooks`), written in the commit that holds the call. The sweep takes
-# what is due and hands it to a thread of this module, so no lane and no sweep waits for the address; should the process
-# die, a later sweep takes it again. Told is what was answered with 2xx: so at least once, with the same `webhook-id`.
-# What is decided meanwhile is not told any more.  Requests are signed as Standard Webhooks has it: HMAC-SHA256 over id,
-# time and body. A body holds the run's id and what `acts held --json` prints, no more.
+# The commit that holds a call writes it into the run's `pending_webhooks`. The sweep takes what is due there and hands
+# it to a thread of this module, so no lane and no sweep waits for the address; should the process die, a later sweep
+# takes it again. A call is posted until the answer is 2xx: at least once, with the same `webhook-id`. One that is
+# decided meanwhile is not posted any more. Requests are signed as Standard Webhooks has it: HMAC-SHA256 over id, time
+# and body. A body holds the run's id and what `acts held --json` prints, no more.
 
 
 class HoldHook:
-    """Tells one address. Made where `hold_webhook_url` is set."""
+    """Posts held calls to one address. Made where `hold_webhook_url` is set."""
 
     def __init__(self, redis: Redis, settings: Settings) -> None:
         """Raises `WorkerError` where what sends the requests is not installed."""
@@ -105,11 +100,9 @@ class HoldHook:
             raise WorkerError("ACTS_HOLD_WEBHOOK_URL takes another package: pip install 'acts-celery[hooks]'")
         assert settings.hold_webhook_url is not None
         assert settings.hold_webhook_secret is not None
-        self._redis = redis
-        self._prefix = settings.key_prefix
         self._url = settings.hold_webhook_url.get_secret_value()
         self._key = signing_key(settings.hold_webhook_secret.get_secret_value())
-        self._due = DueRuns(redis, settings.key_prefix)
+        self._pending = PendingWebhooks(redis, settings.key_prefix)
         self._threads = ThreadPoolExecutor(limits.HOOKS_AT_ONCE, thread_name_prefix="acts-hold-hook")
         self._lock = Lock()
         self._waiting: set[tuple[str, str]] = set()
@@ -118,45 +111,39 @@ class HoldHook:
 
     @property
     def room(self) -> int:
-        """Of how many calls more it can tell at present."""
+        """How many more calls it can take at present."""
         return max(0, limits.OVERDUE_MOST_WAITING - len(self._waiting))
 
-    def tell(self, run: str, members: Iterable[str]) -> None:
-        """Tell of held calls of a run; returns at once. What there is no room for a later sweep hands in again."""
+    def post(self, run: str, members: Iterable[str]) -> None:
+        """Post held calls of a run in threads; a later sweep hands in again what there is no room for."""
         for member in members:
             with self._lock:
                 if (run, member) in self._waiting or not self.room:
                     continue
                 self._waiting.add((run, member))
-            self._threads.submit(self._tell, Keys(self._prefix, run), member)
+            self._threads.submit(self._try, run, member)
 
     def stop(self) -> None:
-        """Begin nothing more; what is left is told by another process, or the next."""
+        """Begin nothing more; another process, or the next, posts what is left."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _tell(self, keys: Keys, member: str) -> None:
+    def _try(self, run: str, member: str) -> None:
         try:
-            self._tell_once(keys, member)
+            call = self._pending.call(run, member)
+            if call is None or self._post(call):
+                self._pending.remove(run, member)
+            else:
+                self._pending.put_off(call, next_delay_ms)
         except (RedisError, RunNotFound) as error:
-            logger.warning("run %s: a held call will be sent to the web hook later: %s", keys.run, error)
+            logger.warning("run %s: a held call will be sent to the web hook later: %s", run, error)
         except Exception:
-            logger.exception("run %s: the web hook could not be told of a held call", keys.run)
+            logger.exception("run %s: the web hook could not be told of a held call", run)
         finally:
             with self._lock:
-                self._waiting.discard((keys.run, member))
-
-    def _tell_once(self, keys: Keys, member: str) -> None:
-        call = next(read_held(self._redis, keys, only=member), None)
-        if call is None or self._post(call):
-            self._redis.zrem(keys.pending_webhooks, member)
-            return
-        now = server_ms(self._redis)
-        delay_ms = next_delay_ms(now - call.since_ms)
-        self._redis.zadd(keys.pending_webhooks, {member: now + delay_ms}, xx=True)
-        self._due.note_until(keys.run, delay_ms)
+                self._waiting.discard((run, member))
 
     def _post(self, call: HeldCall) -> bool:
-        """Whether the address has taken it. The log says when it begins to refuse, and when it takes things again."""
+        """Post a call; returns whether the address has taken it. The log says when it begins and ceases to refuse."""
         import httpx
 
         if self._client is None:  # a redirect would carry the body elsewhere
@@ -184,8 +171,8 @@ def next_delay_ms(age_ms: int) -> int:
 def message_of(call: HeldCall) -> tuple[str, bytes]:
     """The id of a call's message, the same whenever it is sent, and its body."""
     id_ = hashlib.sha256(f"{call.id.idempotency_key} {call.entry}".encode()).hexdigest()[:32]
-    told = {"type": "call.held", "timestamp": iso_date(call.since_ms), "data": {"run": call.id.run, **call.to_dict()}}
-    return f"msg_{id_}", json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    body = {"type": "call.held", "timestamp": iso_date(call.since_ms), "data": {"run": call.id.run, **call.to_dict()}}
+    return f"msg_{id_}", json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def signed_headers(key: bytes, id_: str, seconds: int, body: bytes) -> dict[str, str]:
@@ -199,157 +186,94 @@ def signed_headers(key: bytes, id_: str, seconds: int, body: bytes) -> dict[str,
     }
 
 
-# What a sweep judges by.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
-    """How long what may be silent in one sweep, in milliseconds; the fields are those of the scripts' requests."""
-
-    lease_ms: int
-    """A call at work, or the driver of a lane."""
-    published_ms: int
-    """A published task, before it counts as lost where its queue has been consumed."""
-    heard_ms: int
-    """A worker that has taken a remote call's message, until it reports that."""
-    report_ms: int
-    """A worker between two reports that a sweep reads."""
-    soon_ms: int
-    """The time until the next sweep."""
-    consumed_until: Mapping[str, int] = field(default_factory=dict)
-    """For each queue the time before which everything published there was taken: a probe came out."""
-    suspended: bool = False
-    """Heartbeats may have been missed: nothing at work is declared lost."""
-
-    @classmethod
-    def of(cls, settings: Settings) -> Thresholds:
-        """Those that follow from the settings."""
-        lease, soon = settings.lease_seconds, settings.sweep_interval_seconds
-        return cls(
-            lease_ms=_ms(lease),
-            published_ms=_ms(limits.PUBLISHED_SECONDS),
-            heard_ms=_ms(lease * 2 / 3),
-            report_ms=_ms(report_interval_seconds(settings) + soon),
-            soon_ms=_ms(soon),
-        )
-
-
-def _ms(seconds: float) -> int:
-    return int(seconds * 1000)
+def thresholds_of(settings: Settings) -> Thresholds:
+    """The thresholds that follow from the settings."""
+    lease_ms, soon_ms = int(settings.lease_seconds * 1000), int(settings.sweep_interval_seconds * 1000)
+    return Thresholds(
+        lease_ms=lease_ms,
+        published_ms=int(limits.PUBLISHED_SECONDS * 1000),
+        heard_ms=int(settings.lease_seconds * 2 / 3 * 1000),
+        report_ms=int((report_interval_seconds(settings) + settings.sweep_interval_seconds) * 1000),
+        soon_ms=soon_ms,
+    )
 
 
 # The outbox: what is sent and forgotten is kept in the log until it is done (SPEC R5.1, lua/outbox.lua).
 #
-# It is written by the commit that records a call as sent, so that nothing sent is ever lost. The sweep sends again what
+# The commit that records a call as sent writes it there, so that nothing sent is ever lost. The sweep sends again what
 # died with a worker and what is due to be tried again, also when the run has ended, and makes dead letters of the rest.
 
 
 class Outbox:
-    """Looks after the outboxes of runs."""
+    """Sends again what was lost of the calls that were sent and forgotten, and ends those that fail for good."""
 
     def __init__(self, redis: Redis, publisher: Publisher, settings: Settings) -> None:
         self._redis = redis
         self._publisher = publisher
         self._settings = settings
         self._letters = DeadLetters(redis, settings)
-        self._script = Script(redis, "outbox", "look_after", is_raw=True)
-        self._end = Script(redis, "outbox", "take_dead")
-        self._given_back = Script(redis, "outbox", "note_given_back")
+        self._table = OutboxTable(redis, settings)
 
     def sweep(self, run: str, thresholds: Thresholds) -> set[str]:
-        """Send again what was lost or is due in a run.
-
-        Returns the queues from which a probe is awaited.
-        """
-        keys = Keys(self._settings.key_prefix, run)
-        request = {**asdict(thresholds), "most": limits.SENT_AT_ONCE, "limit_attempts": self._settings.limit_attempts}
-        found = self._script(keys, request)
-        for member in found["broken"]:
-            drop_entry(keys.outbox, member, partial(self._remove, keys))
+        """Send again what was lost or is due in a run; returns the queues from which a probe is awaited."""
+        found = self._table.take_due(run, thresholds)
         if found["send"]:
-            self._send(keys, found["send"])
+            self._send(run, found["send"])
         for member, number, failures, _, task in found["dead"]:
             failure = lost(number - failures - 1)
             try:
                 self._letters.add(_letter(run, member, task, (failure.type, failure.message), number - 1))
             except UNREADABLE:
-                drop_entry(keys.outbox, member, partial(self._remove, keys))
+                self._table.set_aside(run, member)
             else:
-                self._remove(keys, member, number - 1)
+                self._table.remove(run, member, number - 1)
         return {queue.decode() for queue in found["awaited"]}
 
-    def _send(self, keys: Keys, calls: Sequence[Sequence[Any]]) -> None:
+    def _send(self, run: str, calls: Sequence[Sequence[Any]]) -> None:
         tokens = read_tokens(self._redis, self._settings.key_prefix)
         known = {member: how for member, *how in calls}
 
         def task_of(member: bytes) -> TaskMessage:
             number, failures, is_repeated, task = known[member]
-            call = CallId.of_member(keys.run, member.decode())
-            token = tokens.given(Attempt(call, number)).token
+            token = tokens.given(Attempt(CallId.of_member(run, member.decode()), number)).token
             return with_attempt(unpack_task(task), number, failures, is_repeated=is_repeated, token=token)
 
-        self._publisher.publish(list(readable(keys.outbox_tasks, known, task_of, partial(self._remove, keys))))
+        self._publisher.publish(list(self._table.readable(run, known, task_of)))
 
     def judged(self, run: str, completion: Completion) -> Completion:
-        """What comes of a call: one that was given back is tried again, or has failed where it was so for too long
-        (SPEC R17.3).
+        """The completion of a call that was given back, with its next attempt, or as failed where no code has admitted
+        it for too long (SPEC R17.3); any other one unchanged.
         """
         ref, error = completion.ref, completion.error
         if not completion.is_given_back or error is None:
             return completion
-        member = CallId(run, ref.lane or None, ref.call).member
-        keys = Keys(self._settings.key_prefix, run)
-        found = self._given_back(keys, {"member": member, "attempt": ref.attempt})
-        since, now = int(found.get("since", found["now"])), int(found["now"])
+        since, now, code_came = self._table.note_given_back(CallId(run, ref.lane or None, ref.call), ref.attempt)
         wait_seconds = self._settings.contract_wait_seconds
-        rest = rest_of(Failure(*error), since, now, wait_seconds, code_came_ms=int(found["code_came"]))
+        rest = rest_of(Failure(*error), since, now, wait_seconds, code_came_ms=code_came)
         if isinstance(rest, Failure):
             return Completion(ref, (rest.type, rest.message))
-        self._redis.zadd(awaiting_code(keys.prefix), {run: now})
+        self._table.note_awaiting_code(run, now)
         return completion._replace(delay_seconds=rest)
 
-    def bury(self, run: str, completions: Sequence[Completion]) -> None:
+    def dead_letter(self, run: str, completions: Sequence[Completion]) -> None:
         """Make dead letters of calls that failed for good; they stay in the outbox until that is noted there."""
-        keys = Keys(self._settings.key_prefix, run)
         for completion in completions:
             if completion.error is None or completion.delay_seconds is not None:
                 continue
-            member = CallId(run, completion.ref.lane or None, completion.ref.call).member.encode()
-            entry: Any = self._redis.hget(keys.outbox, member)
-            task: Any = self._redis.hget(keys.outbox_tasks, member)
-            found = Condition.read(entry)
-            if found is not None and found.attempt == completion.ref.attempt:
-                self._letters.add(_letter(run, member, task, completion.error, completion.ref.attempt))
-
-    def _remove(self, keys: Keys, member: bytes, attempts: int = 0) -> None:
-        """Take out a call that is dead, unless it was sent again and has fewer attempts by now."""
-        self._end(keys, {"member": member, "attempts": attempts})
+            ref = completion.ref
+            member = CallId(run, ref.lane or None, ref.call).member.encode()
+            if (task := self._table.task(run, member, ref.attempt)) is not None:
+                self._letters.add(_letter(run, member, task, completion.error, ref.attempt))
 
 
 def _letter(run: str, member: bytes, task: bytes, error: tuple[str, str], attempts: int) -> DeadLetter:
     return DeadLetter(CallId.of_member(run, member.decode()), unpack_task(task), *error, attempts, date_now())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What the script finds in a run; the fields are its answer's (see sweep.lua)."""
-
-    status: str | None = None
-    parent: str | None = None
-    lanes: list[str]
-    suspects: list[str]
-    let_out: list[str]
-    lost: int
-    is_all: bool
-    forgotten: int
-    next_ms: int
-    awaited: list[str]
-    pending_webhooks: list[str]
-    waiting_for_silent: list[tuple[str, str]]
-
-
-class RunKeeper:
-    """Looks after runs. All of it raises `RedisError` and `InfrastructureError`."""
+class RunReaper:
+    """Publishes again what is lost or due in runs, and ends the life of those that are over. All of it raises
+    `RedisError` and `InfrastructureError`.
+    """
 
     def __init__(
         self, redis: Redis, publisher: Publisher, settings: Settings, outbox: Outbox, broken: BrokenRuns
@@ -359,13 +283,14 @@ class RunKeeper:
         self._settings = settings
         self._outbox = outbox
         self._broken = broken
-        self._script = Script(redis, "sweep")
+        self._sweep = RunSweep(redis, settings)
+        self._processes = Processes(redis, settings.key_prefix)
         self._hook = HoldHook(redis, settings) if settings.hold_webhook_url is not None else None
         self._awaited: set[str] = set()
         self._silent: dict[str, SilentProcess] = {}
         """Processes that live and report nothing, by their names in claims."""
-        self._told: dict[str, set[str]] = {}
-        """Which runs' waiting for which of them the log has named."""
+        self._logged: dict[str, set[str]] = {}
+        """By those processes, the runs of which the log has said that they wait for one."""
 
     def stop(self) -> None:
         """Call no web hook any more."""
@@ -373,33 +298,33 @@ class RunKeeper:
             self._hook.stop()
 
     def take_awaited(self) -> set[str]:
-        """The queues from which a probe is awaited since this was asked."""
+        """The queues from which a probe is awaited since the last call of this."""
         awaited, self._awaited = self._awaited, set()
         return awaited
 
     def look_after(self, runs: Mapping[str, float], thresholds: Thresholds) -> tuple[dict[str, int], dict[str, float]]:
-        """Look after runs, given with the time of their submission in seconds.
+        """Look after runs, each with the time of its submission in seconds.
 
-        Returns when to look at each again, in milliseconds, where something will be due; and those of the runs in which
-        more is left to judge now.
+        Returns when to look at each again, in ms, where something will be due; and those of the runs in which more is
+        left to judge now.
         """
         again = dict.fromkeys(runs, server_ms(self._redis) + limits.BROKEN_MS)
         left: dict[str, float] = {}
         over: list[str] = []
-        for run, answer in zip(runs, self._judge(runs, thresholds), strict=True):
+        for run, answer in zip(runs, self._take(runs, thresholds), strict=True):
             with self._broken.passing_over(run):
                 if not self._broken.is_answer(run, answer):
                     continue
-                found = Found(**self._script.read(answer))
+                found = self._sweep.read(answer)
                 self._publish(run, found)
-                self._tell_of_silent(run, found.waiting_for_silent)
+                self._log_silent(run, found.waiting_for_silent)
                 if not found.is_all:
                     left[run] = runs[run]
                 answers = found.status in ENDED_STATUSES and self._answer(run, found)
                 if found.forgotten:
                     self._awaited |= self._outbox.sweep(run, thresholds)
                 elif found.status is None:
-                    self._remove_unfinished(self._keys(run), runs[run])
+                    self._sweep.remove_unfinished(run, runs[run])
                 elif answers:
                     continue
                 elif found.status in ENDED_STATUSES:
@@ -408,49 +333,32 @@ class RunKeeper:
         self._expire(over)
         return again, left
 
-    def _keys(self, run: str) -> Keys:
-        return Keys(self._settings.key_prefix, run)
+    def _take(self, runs: Iterable[str], thresholds: Thresholds) -> list[Any]:
+        """What the script answers of each run, or the error of its keys.
 
-    def _judge(self, runs: Iterable[str], thresholds: Thresholds) -> list[Any]:
-        """What the script answers of each run, or the error that its keys have raised.
-
-        Who lives is read each time: a sweep may take longer than a lease.
+        Which processes live is read each time: a sweep may take longer than a lease.
         """
-        living = read_living(self._redis, self._settings.key_prefix, thresholds.lease_ms)
+        living = self._processes.read(thresholds.lease_ms)
         self._silent = {one.process: one for one in living.silent}
-        self._told = {process: told for process, told in self._told.items() if process in self._silent}
-        request = {
-            **asdict(thresholds),
-            "most": limits.AT_ONCE,
-            "instances": self._settings.queue_instances,
-            "window": self._settings.publish_window,
-            "format": FORMAT,
-            "tells": self._hook is not None,
-            "most_told": self._hook.room if self._hook is not None else 0,
-            "telling_ms": int(limits.TELLING_SECONDS * 1000),
-            "silent": {one.process: one.until_ms for one in living.silent},
-            "silences": [one.since_ms for one in living.silent],
-        }
-        with self._redis.pipeline(transaction=False) as pipeline:
-            for run in runs:
-                self._script.add(pipeline, self._keys(run), request | {"holders": living.holders.get(run, {})})
-            return pipeline.execute(raise_on_error=False)
+        self._logged = {process: runs for process, runs in self._logged.items() if process in self._silent}
+        most_webhooks = self._hook.room if self._hook is not None else None
+        return self._sweep.take(runs, thresholds, living, most_webhooks=most_webhooks)
 
-    def _tell_of_silent(self, run: str, waiting: Iterable[tuple[str, str]]) -> None:
-        """Have the log say once which calls of a run wait for a process that lives and reports nothing."""
+    def _log_silent(self, run: str, waiting: Iterable[tuple[str, str]]) -> None:
+        """Log once which calls of a run wait for a process that lives and reports nothing."""
         names: dict[str, list[str]] = defaultdict(list)
         for member, process in waiting:
             if "@" not in member.rpartition("\x1f")[2]:
                 names[process].append(CallId.of_member(run, member).name)
         for process, calls in names.items():
-            silent, told = self._silent.get(process), self._told.setdefault(process, set())
-            if silent is not None and run not in told:
-                told.add(run)
+            silent, logged = self._silent.get(process), self._logged.setdefault(process, set())
+            if silent is not None and run not in logged:
+                logged.add(run)
                 logger.warning(
                     "run %r: calls %s wait for %s; they are not begun elsewhere", run, _listed(calls), silent
                 )
 
-    def _publish(self, run: str, found: Found) -> None:
+    def _publish(self, run: str, found: SweptRun) -> None:
         """Publish what was found lost or due, and call the web hook for what waits for a person."""
         if found.lost:
             logger.warning(
@@ -458,43 +366,33 @@ class RunKeeper:
             )
         self._awaited.update(found.awaited)
         if self._hook is not None:
-            self._hook.tell(run, found.pending_webhooks)
+            self._hook.post(run, found.pending_webhooks)
         queue = self._settings.queue_instances
         self._publisher.publish(
             lane_task(run, lane or None, queue, was_lost=lane in found.suspects)
             for lane in (*found.lanes, *found.let_out)
         )
 
-    def _expire(self, runs: Iterable[str]) -> None:
-        """See to it that what is over does not stay for ever; a run that is broken keeps no other from its end."""
-        prefix, seconds = self._settings.key_prefix, self._settings.retention_seconds
+    def _expire(self, runs: Sequence[str]) -> None:
+        """Have the keys of runs that are over expire; one that is broken keeps no other from its end."""
         try:
-            expire_runs(self._redis, prefix, list(runs), seconds)
+            self._sweep.expire(runs)
         except BROKEN:
             for run in runs:
                 with self._broken.passing_over(run):
-                    expire_runs(self._redis, prefix, [run], seconds)
+                    self._sweep.expire([run])
 
-    def _answer(self, run: str, found: Found) -> bool:
-        """Send the result of a child run again, where the call waits for it still; says so (SPEC R9.3)."""
+    def _answer(self, run: str, found: SweptRun) -> bool:
+        """Send the result of a child run again where its call still waits for it; returns whether it does (SPEC
+        R9.3).
+        """
         parent = Parent.read(found.parent)
-        if parent is None or found.status is None:
+        if parent is None or found.status is None or not self._sweep.is_awaited(parent, run):
             return False
-        keys = self._keys(run)
-        above = self._keys(parent.call.run)
-        run_status = RunStore(self._redis, above).status()
-        entry: Any = self._redis.hget(above.calls, parent.call.member)
-        if run_status not in ("running", "paused") or not parent.waits_for(entry, keys.run):
-            return False
-        result = result_of(found.status, RunStore(self._redis, keys).entries())
-        tokens = read_tokens(self._redis, keys.prefix)
-        self._publisher.publish([parent.answer(keys.run, result, tokens, self._settings.queue_instances)])
+        result = self._sweep.result(run, found.status)
+        tokens = read_tokens(self._redis, self._settings.key_prefix)
+        self._publisher.publish([parent.answer(run, result, tokens, self._settings.queue_instances)])
         return True
-
-    def _remove_unfinished(self, keys: Keys, submitted_seconds: float) -> None:
-        """Remove a run whose client died while it wrote; one that may still be at it is left alone."""
-        if server_ms(self._redis) / 1000 - submitted_seconds > limits.SUBMITTING_SECONDS:
-            discard_run(self._redis, keys.prefix, keys.run)
 
 
 def _listed(names: Sequence[str]) -> str:

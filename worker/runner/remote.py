@@ -48,7 +48,7 @@ from ..registry.activities import Policy, Registry
 from ..registry.models import KnownModels, Reported, described, picture_message
 from ..store.definition import Definition
 from ..store.held_calls import Actor, AuditRecord
-from ..store.keys import ENDED_STATUSES, Keys
+from ..store.keys import ENDED_STATUSES
 from ..store.run_list import (
     DELEGATE,
     TRACE,
@@ -429,11 +429,13 @@ class Children:
         depth = above.depth + 1 if above is not None else 1
         if depth > most:
             return Failure("TooDeep", f"child runs can be nested {most} deep, and not deeper (ACTS_LIMIT_CHILD_DEPTH)")
-        keys, status = self._child(attempt)
+        prefix = self._settings.key_prefix
+        child = RunStore.open(self._redis, prefix, child_id(attempt.id, attempt.again))
+        status = child.status()  # an attempt before may have written it, whose worker was lost
         if status is not None and status in ENDED_STATUSES:
-            return result_of(status, RunStore(self._redis, keys).entries())
+            return result_of(status, child.entries())
         if status is not None:
-            return Started(keys.run)
+            return Started(child.run)
         if spent := next((key for key, number in left.items() if number <= 0), None):
             return Failure("LimitReached", f"config.{spent} has nothing left for a child run")
         try:
@@ -443,11 +445,11 @@ class Children:
         order = AuditRecord("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"))
         fields = Parent(attempt.id, attempt.number, depth, budgets).to_fields()
         fields |= {TRACE: attempt.place.pack(), DELEGATE: delegate}
-        files = self._files(plan, Keys(keys.prefix, attempt.id.run))
+        files = self._files(plan, RunStore.open(self._redis, prefix, attempt.id.run))
         now_ms = server_ms(self._redis)
-        note_child(self._redis, keys, attempt.id.run, now_ms)
-        lanes = self._writer.write(plan, keys.run, now_ms, order, fields, files=files).lanes
-        return Started(keys.run, tuple(lanes))
+        note_child(self._redis, child.keys, attempt.id.run, now_ms)
+        lanes = self._writer.write(plan, child.run, now_ms, order, fields, files=files).lanes
+        return Started(child.run, tuple(lanes))
 
     def _above(self, run: str, definition: Definition) -> tuple[Parent | None, tuple[RunBudget, ...], dict[str, float]]:
         """Whose child the run is itself, what its child runs take from, and what is left for one now (SPEC R13.3)."""
@@ -463,21 +465,14 @@ class Children:
             left["seconds"] = (due - server_ms(self._redis)) / 1000
         return above, budgets, left
 
-    def _files(self, plan: Plan, parent: Keys) -> dict[str, bytes]:
+    def _files(self, plan: Plan, parent: RunStore) -> dict[str, bytes]:
         """The files that a child may show: those that its context, and its delegates', name of its parent's, and the
         pictures of tools that it is given.
         """
         own = (each.get("context", ()) for each in plan.submission.delegates.values())
         messages = plan.context.messages
         named = list({*digests(messages, *own), *(digest for _, digest in pictures_in([*messages]))})
-        return RunStore(self._redis, parent).files(named)
-
-    def _child(self, attempt: Attempt) -> tuple[Keys, str | None]:
-        """The keys of the run that is to answer a call, and its status where it is there: an attempt before may have
-        written it, whose worker was lost.
-        """
-        keys = Keys(self._settings.key_prefix, child_id(attempt.id, attempt.again))
-        return keys, RunStore(self._redis, keys).status()
+        return parent.files(named)
 
     def _plan(
         self, own: Mapping[str, Any], context: list[dict[str, Any]], definition: Definition, left: Mapping[str, float]

@@ -32,6 +32,7 @@ from ..broker.attempts import Attempt, Result
 from ..broker.consumer import PublishBuffer, Publisher
 from ..broker.messages import Delivery, TaskMessage, attempt_in, delivery_task
 from ..broker.remote_control import Cancellations
+from ..broker.transport import ReportQueue
 from ..fairness import FairScheduling, Quarantine
 from ..health_file import Health, remove_dead
 from ..limits import (
@@ -45,7 +46,7 @@ from ..limits import (
 )
 from ..outages import Batcher, on_threads, watch_connections
 from ..process import Tokens, figures, problems
-from ..recovery.heartbeats import Heartbeat, Presence, ReportQueue, report_interval_seconds
+from ..recovery.heartbeats import HeartbeatWriter, Presence, report_interval_seconds
 from ..recovery.sidecar import LoopWatchdog, Sidecar
 from ..registry.activities import Registry, registry
 from ..registry.models import Answer, ModelError
@@ -87,7 +88,7 @@ class Runtime:
         interval = report_interval_seconds(settings)
         queue = ReportQueue(app, settings)
         self._quarantine = Quarantine()
-        self.heartbeat = Heartbeat(
+        self.heartbeat = HeartbeatWriter(
             queue,
             interval_seconds=interval,
             watchdog=self._watchdog,

@@ -13,6 +13,7 @@
 `state`         a run as its readers see it, folded from the log
 `held_calls`    calls that wait for a person
 `slots`         calls of a name at work at the same time, and budgets
+`sweeps`        what recovery reads and writes
 `living`        processes and MCP sessions that live
 `waiting`       what else calls wait for; dead letters
 `run_store`     one run: its state, its log, what people do to it

@@ -315,6 +315,11 @@ class DueRuns:
         """Have a sweep look at a run after a delay, where none is to do so before."""
         self._redis.zadd(self._key, {run: server_ms(self._redis) + delay_ms}, lt=True)
 
+    def note_sooner(self, next_ms: Mapping[str, int]) -> None:
+        """Have a sweep look at runs at times in ms, where none is to do so before."""
+        if next_ms:
+            self._redis.zadd(self._key, dict(next_ms), lt=True)
+
     def take(self, most: int, until_ms: int) -> dict[str, float]:
         """Runs in which something was due by a time, each with the mark that is to be given back."""
         found: Any = self._redis.zrangebyscore(self._key, "-inf", until_ms, start=0, num=most)

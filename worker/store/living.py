@@ -60,63 +60,88 @@ class Living(NamedTuple):
     silent: Sequence[SilentProcess]
 
 
-def report_silent(redis: Redis, prefix: str, process: str, worker: str, pid: int, seconds: float, calls: Calls) -> None:
-    """Say that a process on this host lives that has been silent for so long. Raises `RedisError`."""
-    now = server_ms(redis)
-    silent = [process, worker, socket.gethostname(), pid, now - int(seconds * 1000), list(calls)]
-    redis.hset(processes(prefix), process, pack({"at": now, "holds": {}, "silent": silent}))
+class Processes:
+    """The processes of a backend that say what they drive. All of it raises `RedisError`."""
 
+    def __init__(self, redis: Redis, prefix: str) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._key = processes(prefix)
 
-def withdraw_silent(redis: Redis, prefix: str, process: str) -> None:
-    """Take that back: it says so itself, or is dead. Raises `RedisError`."""
-    redis.hdel(processes(prefix), process)
+    def ping(self) -> bool:
+        """Have a connection to the server."""
+        return bool(self._redis.ping())
 
+    def note(
+        self, process: str, runs: Sequence[str], holds: Mapping[str, Sequence[str]] | None, *, withdraws: bool
+    ) -> list[str | None]:
+        """Write what a process drives by run; where that is None and it `withdraws`, remove what it wrote before.
+        Returns the statuses of runs, read with it.
+        """
+        written = pack({"at": server_ms(self._redis), "holds": holds}) if holds is not None else b""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run in runs:
+                pipeline.hget(Keys(self._prefix, run).state, "status")
+            if written:
+                pipeline.hset(self._key, process, written)
+            elif withdraws:
+                pipeline.hdel(self._key, process)
+            statuses = pipeline.execute()[: len(runs)]
+        return [status.decode() if status is not None else None for status in statuses]
 
-def read_living(redis: Redis, prefix: str, lease_ms: int) -> Living:
-    """What those hold that have said in time that they live; what others have said is removed. Raises `RedisError`."""
-    key = processes(prefix)
-    found: Any = redis.hgetall(key)
-    now = server_ms(redis) if found else 0
-    holders: dict[str, dict[str, int]] = defaultdict(dict)
-    silent: list[SilentProcess] = []
+    def note_silent(self, process: str, worker: str, pid: int, seconds: float, calls: Calls) -> None:
+        """Write that a process on this host lives that has been silent for so long."""
+        now = server_ms(self._redis)
+        silent = [process, worker, socket.gethostname(), pid, now - int(seconds * 1000), list(calls)]
+        self._redis.hset(self._key, process, pack({"at": now, "holds": {}, "silent": silent}))
 
-    def read(name: bytes) -> None:
-        said = unpack(found[name])
-        until = int(said["at"]) + lease_ms
-        if not now <= until <= now + 2 * lease_ms:  # said too long ago, or by a clock that was ahead
-            redis.hdel(key, name)
-            return
-        for run, owners in said["holds"].items():
-            holders[run].update(dict.fromkeys(owners, until))
-        if "silent" in said:
-            silent.append(_silent(said, until))
+    def withdraw(self, process: str) -> None:
+        """Remove what was written of a silent process: it reports by itself again, or is dead."""
+        self._redis.hdel(self._key, process)
 
-    for _ in readable(key, found, read, lambda name: redis.hdel(key, name)):
-        pass
-    return Living(holders, silent)
+    def read(self, lease_ms: int) -> Living:
+        """Read what those hold that have said in time that they live; remove what others have written."""
+        found: Any = self._redis.hgetall(self._key)
+        now = server_ms(self._redis) if found else 0
+        holders: dict[str, dict[str, int]] = defaultdict(dict)
+        silent: list[SilentProcess] = []
 
+        def read(name: bytes) -> None:
+            written = unpack(found[name])
+            until = int(written["at"]) + lease_ms
+            if not now <= until <= now + 2 * lease_ms:  # written too long ago, or by a clock that was ahead
+                self._redis.hdel(self._key, name)
+                return
+            for run, owners in written["holds"].items():
+                holders[run].update(dict.fromkeys(owners, until))
+            if "silent" in written:
+                silent.append(_silent(written, until))
 
-def read_silent(redis: Redis, prefix: str) -> list[SilentProcess]:
-    """The silent processes of a backend, for people. Raises `RedisError`."""
-    found: Any = redis.hgetall(processes(prefix))
-    return silent_processes(found, server_ms(redis))
+        for _ in readable(self._key, found, read, lambda name: self._redis.hdel(self._key, name)):
+            pass
+        return Living(holders, silent)
+
+    def silent(self) -> list[SilentProcess]:
+        """List the silent processes, for people."""
+        found: Any = self._redis.hgetall(self._key)
+        return silent_processes(found, server_ms(self._redis))
 
 
 def silent_processes(found: Mapping[bytes, bytes], now_ms: int) -> list[SilentProcess]:
-    """The silent processes in what stands in `acts:processes`, for people; what cannot be read is left out."""
+    """List the silent processes in the hash `processes`, for people; what cannot be read is left out."""
     silent = []
     for entry in found.values():
         try:
-            said = unpack(entry)
-            if "silent" in said and abs(now_ms - int(said["at"])) < limits.SHOWN_MS:
-                silent.append(_silent(said, now_ms))
+            written = unpack(entry)
+            if "silent" in written and abs(now_ms - int(written["at"])) < limits.SHOWN_MS:
+                silent.append(_silent(written, now_ms))
         except UNREADABLE:
             continue
     return silent
 
 
-def _silent(said: Any, until_ms: int) -> SilentProcess:
-    process, worker, host, pid, since_ms, calls = said["silent"]
+def _silent(written: Any, until_ms: int) -> SilentProcess:
+    process, worker, host, pid, since_ms, calls = written["silent"]
     remote = frozenset((str(run), str(member)) for run, member in calls)
     return SilentProcess(str(process), str(worker), str(host), int(pid), int(since_ms), remote, until_ms)
 
