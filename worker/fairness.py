@@ -1,9 +1,9 @@
 """Fair scheduling: no run keeps the event loop of a process to itself.
 
 Whatever a lane does between two waits holds the loop: validation, resolving, packing. Here each such step is timed. The
-lanes of a run whose turn is over stand in line until the loop has gone round; where another run has done something
-lately, for as long as they have worked. So what others wait for is a step or two of it, however many lanes it has, and
-a run that is alone loses nothing. Who has begun a call goes on before who has not: it holds what the call is given.
+lanes of a run whose turn is over wait until the loop has gone round; where another run has done something lately, they
+wait for as long as they have worked. So others wait for a step or two of a run, however many lanes it has, and a run
+that is alone loses nothing. A lane that has begun a call goes on before one that has not: it holds the call's input.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Turn:
-    """Of one run."""
+    """The turn of one run."""
 
     began: float = 0.0
     used: float = 0.0
     is_over: bool = False
     begun: deque[asyncio.Future[None]] = field(default_factory=deque)
-    """Those that wait and have begun a call."""
+    """Lanes that wait and have begun a call."""
     new: deque[asyncio.Future[None]] = field(default_factory=deque)
-    """All others that wait."""
+    """Lanes that wait and have begun none."""
     lanes: int = 0
 
     def let_in(self, most: int) -> None:
@@ -51,16 +51,16 @@ class FairScheduling:
     def __init__(self) -> None:
         self._turns: dict[str, _Turn] = {}
         self._last: _Turn | None = None
-        """Of the run that worked last."""
+        """The turn of the run that worked last."""
         self._when = 0.0
-        """When it did."""
+        """When a run worked last."""
         self._other = 0.0
-        """When the run before it did."""
+        """When another run than the last one worked last."""
         self._has_begun = False
-        """Whether what makes a step has begun a call in it."""
+        """Whether the step under way has begun a call."""
 
     async def take(self, run: str, work: Coroutine[Any, Any, T], *, is_new: bool = True) -> T:
-        """What a coroutine returns that works for a run; one that is not new carries out a call that has begun."""
+        """Run a coroutine that works for a run in that run's turns; one that is not new runs a call that has begun."""
         turn = self._turns.get(run)
         if turn is None:
             turn = self._turns[run] = _Turn()
@@ -73,7 +73,7 @@ class FairScheduling:
                 del self._turns[run]
 
     def begin(self) -> None:
-        """Note that what makes a step now has begun a call: from now on it goes before those that have not."""
+        """Note that the step under way has begun a call: its lane now goes before those that have not."""
         self._has_begun = True
 
     @coroutine
@@ -151,42 +151,42 @@ class FairScheduling:
 
 
 def may_hold_another(own: int, held: int, most: int) -> bool:
-    """Whether who holds `own` of the places held, of so many there are, may have one more."""
+    """Whether a key that has `own` of the `held` places may have one more; there are `most`."""
     free = most - held
     return free > 0 and (own == 0 or most < limits.FAIRNESS_FEW or own < limits.FAIRNESS_SHARE * (free - 1))
 
 
 class FairPlaces(Generic[T]):
-    """Who holds places and who waits for one, with what is kept of each. `most` is how many places there are."""
+    """The places that keys hold, and what waits for one. `most` is how many places there are."""
 
     def __init__(self, most: Callable[[], int]) -> None:
         self._most = most
         self._held = Counter[str]()
         self._held_in_all = 0
         self._waiting: OrderedDict[str, OrderedDict[Hashable, T]] = OrderedDict()
-        """Of each key those who wait, in the order in which they came."""
+        """What waits, by key and in the order in which it came."""
 
     def take(self, key: str) -> bool:
         """Take a place for a key, where it may have another one and nobody waits for that."""
         return key not in self._waiting and self._take(key)
 
     def give_back(self, key: str) -> None:
-        """Give a place back. Whoever may have it is `next`."""
+        """Give a place back; `next` hands it on."""
         self._held_in_all -= 1
         self._held[key] -= 1
         if not self._held[key]:
             del self._held[key]
 
     def wait(self, key: str, name: Hashable, waiter: T) -> None:
-        """Have someone wait behind those of its key."""
+        """Have a waiter wait behind the others of its key."""
         self._waiting.setdefault(key, OrderedDict())[name] = waiter
 
     def is_waiting(self, key: str, name: Hashable) -> bool:
-        """Whether someone of that name waits already."""
+        """Whether a waiter of that name waits already."""
         return name in self._waiting.get(key, ())
 
     def next(self) -> tuple[str, T] | None:
-        """Give a place to the next one who waits and may have it; returns its key, and what was kept of it."""
+        """Give a place to the next waiter that may have it; returns its key and the waiter."""
         for key, line in self._waiting.items():
             if self._take(key):
                 _, waiter = line.popitem(last=False)
@@ -197,15 +197,15 @@ class FairPlaces(Generic[T]):
         return None
 
     def first_of_each(self) -> Iterator[T]:
-        """Of each key who has waited for longest."""
+        """What has waited longest, for each key."""
         return (next(iter(line.values())) for line in self._waiting.values())
 
     def count_waiting(self) -> int:
-        """How many wait."""
+        """Count what waits."""
         return sum(map(len, self._waiting.values()))
 
     def empty(self) -> list[tuple[str, T]]:
-        """Let nobody wait any more; what was kept of each, with its key."""
+        """Remove all waiters; returns each with its key."""
         kept = [(key, waiter) for key, line in self._waiting.items() for waiter in line.values()]
         self._waiting.clear()
         return kept
@@ -219,7 +219,7 @@ class FairPlaces(Generic[T]):
 
 
 class FairSemaphore:
-    """So many at a time on one event loop, shared fairly among keys."""
+    """A semaphore of one event loop, shared fairly among keys."""
 
     def __init__(self, most: int) -> None:
         self._places = FairPlaces[asyncio.Future[None]](lambda: most)
@@ -292,7 +292,7 @@ class LaneAdmission:
     def take(self, run: str, lane: str | None, begin: Begin, drop: Callable[[], object]) -> None:
         """Begin a lane, or let it stand aside; one that stands there already is dropped.
 
-        Whoever stands aside is looked at first: what was to do so later is lost with a connection to the broker.
+        Lanes that stand aside are looked at first: a timer for them is lost with a connection to the broker.
         """
         self._serve()
         if self._places.take(run):
@@ -304,7 +304,7 @@ class LaneAdmission:
             self._later(limits.STUCK_SECONDS, _nothing)  # the consumer looks again then
 
     def leave(self) -> list[tuple[str, str | None]]:
-        """Let none stand aside any more; those that did, each with its run."""
+        """Remove the lanes that stand aside; returns each with its run."""
         return [(run, lane.lane) for run, lane in self._places.empty()]
 
     def _begin(self, run: str, begin: Begin) -> None:

@@ -113,7 +113,7 @@ class LocalClient(Client):
         self._served = frozenset(registry.queues())
 
     def submit_plan(self, plan: Plan, label: Label | None = None, files: Mapping[str, bytes] | None = None) -> Run:
-        """As `Client` does. Raises `InfrastructureError` too where nobody would take a call from its queue."""
+        """Submit a plan (see `Client`). Raises `InfrastructureError` too for a call whose queue has no worker."""
         for name in {call.runner.name for call in plan.calls} & plan.queued:
             if (queue := self._known.activities[name].queue) not in self._served:
                 raise InfrastructureError(
@@ -188,7 +188,7 @@ def _running(known: Registry, settings: dict[str, Any], *, verifies_models: bool
 
 
 def _known(activities: Activities) -> Registry:
-    """What is registered, now and later, and these, which come first."""
+    """The registry of what is registered, now and later, with these activities before it."""
     given = Registry()
     for one in activities:
         if isinstance(one, ModuleType):
@@ -315,7 +315,7 @@ def embedded_backend(
 
 
 class _Worker:
-    """A worker process, started again when it dies; a thread waits for its end."""
+    """A worker process that is started again when it dies; a thread waits for its end."""
 
     def __init__(self, settings: Settings, server: EmbeddedServer, log: Path) -> None:
         self.failure: InfrastructureError | None = None
@@ -399,7 +399,7 @@ class _Worker:
 
 
 def _is_of_infrastructure(error: Exception) -> bool:
-    """Whether it may come of a server that is gone."""
+    """Whether an error may have been caused by a server that is gone."""
     from kombu.exceptions import OperationalError
     from redis.exceptions import RedisError
 

@@ -42,7 +42,7 @@ class _Lane(NamedTuple):
     run: str
     instance: str | None
     trace: str | None = None
-    """As in `Attempt`; None where it was not read yet."""
+    """The place in a trace, packed as in `Attempt`; None where it was not read yet."""
 
 
 _subject: Final[ContextVar[_Lane | Attempt | None]] = ContextVar("acts_subject", default=None)

@@ -23,11 +23,11 @@ from .backoff import Backoff
 from .process import forget, watch
 
 ON_FAILURE: Final[list[Callable[[Exception], None]]] = []
-"""What is called with each failure."""
+"""Functions that are called with each failure."""
 
 
 class Outage:
-    """Tells of something done again and again, such as a sweep, that fails for a while."""
+    """Logs the failures of something done again and again, such as a sweep: one line at the first, one at the end."""
 
     def __init__(self, logger: logging.Logger, what: str) -> None:
         self._logger = logger
@@ -36,7 +36,7 @@ class Outage:
         self._succeeded_at = time.monotonic()
 
     def failed(self, error: Exception, *, is_unexpected: bool = False) -> None:
-        """It failed, maybe not for the first time; what is unexpected is logged with its traceback."""
+        """Note a failure, maybe not the first; an unexpected one is logged with its traceback."""
         for call in ON_FAILURE:
             call(error)
         if self._is_told:
@@ -48,14 +48,14 @@ class Outage:
             self._logger.warning("%s failed and will be tried again until it succeeds: %s", self._what, error)
 
     def succeeded(self) -> None:
-        """It was done."""
+        """Note a success."""
         self._succeeded_at = time.monotonic()
         if self._is_told:
             self._logger.warning("%s succeeds again", self._what)
             self._is_told = False
 
     def problem(self) -> str | None:
-        """What is wrong, where it has not succeeded for long."""
+        """Say what is wrong where nothing has succeeded for long."""
         silent_seconds = time.monotonic() - self._succeeded_at
         return (
             f"has not succeeded for {silent_seconds:.0f} s" if silent_seconds > limits.OUTAGES_SILENT_SECONDS else None
@@ -99,13 +99,13 @@ class Duty:
             self._thread.start()
 
     def stop(self, *, waits: bool = False) -> None:
-        """Do it no more; with `waits` returns when it is not at work either."""
+        """Stop; with `waits`, return only when it is not at work any more."""
         self._stopped.set()
         if waits and self._thread.ident is not None:
             self._thread.join()
 
     def problem(self) -> str | None:
-        """What is wrong with it, where something is."""
+        """Say what is wrong with the duty, where something is."""
         return "has ended" if self._has_ended else self._outage.problem()
 
     def _run(self) -> None:
@@ -187,7 +187,7 @@ class SilenceWatch:
         self._asked: dict[_Address, Any] = {}
         """The connection to each server that is asked."""
         self._owing: set[_Address] = set()
-        """Those that owe an answer."""
+        """Servers that owe an answer."""
         self._failed: set[_Address] = set()
         """Servers that nobody asks since asking has failed."""
 
@@ -320,16 +320,16 @@ _BACKOFF: Final = Backoff(0.05, 1.0)
 
 Waiting = tuple[T, asyncio.Future[R]]
 Send = Callable[[list[T]], Awaitable[Sequence[Any] | None]]
-"""Sends a batch. Returns what comes of each item, in their order: a result or an exception; None stands for None of
-each. What it raises comes of all of them.
+"""Sends a batch. Returns a result or an exception for each item, in their order; None stands for None for each. What
+it raises is raised for all of them.
 """
 
 
 class Batcher(Generic[T, R]):
     """Sends what the tasks of one event loop hand in, in that order, so many batches `under_way` at a time.
 
-    A batch is closed when it has `most` items, or a megabyte by `size_of`. Items of which something `passing` comes are
-    sent again until something else does; the `outage` notes it.
+    A batch is closed when it has `most` items, or a megabyte by `size_of`. What fails with an error of `passing` is
+    sent again until it succeeds or fails otherwise; the `outage` logs that.
     """
 
     def __init__(
@@ -351,10 +351,10 @@ class Batcher(Generic[T, R]):
         self._waiting: deque[Waiting[T, R]] = deque()
         self._sending: set[asyncio.Task[None]] = set()
         self._is_beginning = False
-        """Whether a task has been made that sends and has not begun: it takes along what is handed in until then."""
+        """Whether a task that sends was made and has not begun: it takes along what is handed in until then."""
 
     def hand_in(self, item: T) -> asyncio.Future[R]:
-        """Have an item sent, unless its future is cancelled before; returns that: what comes of the item."""
+        """Have an item sent, unless its future is cancelled before; returns the future of its result."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, result))
@@ -365,7 +365,7 @@ class Batcher(Generic[T, R]):
         return result
 
     async def send(self, item: T) -> R:
-        """What comes of an item, which is sent although who waits here may be cancelled."""
+        """Send an item and wait for its result; it is sent even where the waiting task is cancelled."""
         return await asyncio.shield(self.hand_in(item))
 
     async def _send_all(self) -> None:

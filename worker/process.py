@@ -32,7 +32,7 @@ def watch(what: str, problem: Problem) -> None:
 
 
 def forget(what: str, problem: Problem) -> None:
-    """Ask no more: it was stopped."""
+    """Stop asking: what was watched was stopped."""
     with _lock:
         if _watched.get(what) == problem:
             del _watched[what]
@@ -59,7 +59,7 @@ def count_refusal(kind: str, number: int = 1) -> None:
 
 
 def refusals() -> dict[str, int]:
-    """How much of each kind was refused in this process."""
+    """Count what was refused in this process, by kind."""
     with _refusals_lock:
         return dict(_counts)
 
@@ -74,16 +74,16 @@ class RefusalsStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has
 
 # What is counted and timed of a process's calls.
 #
-# The parts of a worker say here what happens, as it happens. Who keeps figures takes the place of `Figures`, which
-# keeps none (`worker.metrics.process_figures`, where a port is set). So nothing is loaded and next to nothing done for
-# figures that nobody reads.
+# The parts of a worker say here what happens, as it happens. A keeper of figures takes the place of `Figures`, which
+# keeps none (`worker.telemetry.process_figures`, where a port is set). So nothing is loaded and next to nothing done
+# where nobody reads figures.
 
 
 class Tokens(NamedTuple):
-    """What an answer of a model took; none of them is counted twice."""
+    """The tokens of an answer of a model; none is counted twice."""
 
     input: int
-    """Of the request, but for those that were read from a cache."""
+    """Tokens of the request without those that were read from a cache."""
     cached: int
     output: int
 
@@ -98,13 +98,13 @@ class Figures:
         """An activity or a delegate in code was called, or a model is asked for a delegate."""
 
     def attempt_ended(self, code: str, outcome: str, seconds: float) -> None:
-        """That is over: `done`, `failed`, `retried` or `cancelled`."""
+        """An activity, a delegate or a model has ended: `done`, `failed`, `retried` or `cancelled`."""
 
     def task_taken(self, queue: str) -> None:
         """A task was taken from a queue."""
 
     def task_answered(self, queue: str) -> None:
-        """It is done with, and the broker knows."""
+        """A task was acknowledged."""
 
     def waited(self, queue: str, code: str, seconds: float) -> None:
         """A task has lain in a queue for so long; `code` is what carries its call out, or nothing."""
@@ -126,12 +126,12 @@ _current: list[Figures] = [Figures()]
 
 
 def figures() -> Figures:
-    """Who keeps the figures of this process."""
+    """The keeper of this process's figures."""
     return _current[-1]
 
 
 def keep_figures(keeper: Figures) -> None:
-    """Have somebody keep them from now on."""
+    """Set the keeper of this process's figures."""
     _current[:] = [keeper]
 
 

@@ -54,7 +54,7 @@ class TracePlace:
 
     @classmethod
     def read_header(cls, text: str) -> Self | None:
-        """From a `traceparent`; None where it is none."""
+        """Read a header `traceparent`; None for a malformed one."""
         found = _HEADER.fullmatch(text)
         if found is None:
             return None
@@ -65,16 +65,16 @@ class TracePlace:
 
     @property
     def header(self) -> str:
-        """As a `traceparent`. Where nobody has decided, the trace is recorded."""
+        """The header `traceparent`. Where nobody has decided, the trace is recorded."""
         return f"00-{self.trace}-{self.span}-{'00' if self.is_sampled is False else '01'}"
 
     def pack(self) -> str:
-        """As a run's state and an attempt have it."""
+        """Write the text that a run's state and an attempt hold."""
         return f"{self.trace}-{self.span}-{'' if self.is_sampled is None else f'{self.is_sampled:02d}'}"
 
     @classmethod
     def unpack(cls, text: str) -> Self | None:
-        """The inverse; None for an empty text, or one that is no place."""
+        """Read a text of `pack`; None for an empty one, or one that is no place."""
         if not text or re.fullmatch(_PACKED, text) is None:
             return None
         trace, span, flags = text.split("-")
@@ -164,7 +164,7 @@ class CallId:
 
     @property
     def idempotency_key(self) -> str:
-        """The same text for every attempt at this call and for no other call: what an activity can pass on."""
+        """A text that all attempts at this call share, and no other call has: an activity can pass it on."""
         return f"{self.run}:{self.name}"
 
     @property
@@ -237,11 +237,11 @@ class Retry:
 
 
 Result = Success | Failure | Retry
-"""What comes of an attempt."""
+"""Ways in which an attempt may end."""
 
 
 def lost(losses: int) -> Failure:
-    """What comes of a call whose workers have died as often as is allowed."""
+    """The failure of a call whose workers have died as often as is allowed."""
     times = "once" if losses == 1 else f"{losses} times"
     text = f"its worker died {times} while it was at work: its end is not known, and it is not begun again"
     return Failure("WorkerLost", f"{text} (ACTS_LIMIT_ATTEMPTS)")
@@ -258,7 +258,7 @@ class CurrentCall:
     attempt: int
     """Which execution of the call this is, counted from 1."""
     idempotency_key: str
-    """The same text for every attempt at this call and for no other call."""
+    """A text that all attempts at this call share, and no other call has."""
     element: int | None = None
     """Which element (from 0) of a call with `_each` it is; None of any other call."""
     traceparent: str = ""
@@ -325,11 +325,11 @@ class Tokens:
         return hmac.digest(self._secret, text, "sha256").hex()[: limits.ATTEMPTS_CHARACTERS]
 
     def given(self, attempt: Attempt) -> Attempt:
-        """The same attempt, with its token and its run's seal."""
+        """Add the token of the attempt and the seal of its run."""
         return replace(attempt, token=self._of(attempt), seal=self._seal(attempt.id.run))
 
     def of_run(self, born: str) -> Tokens:
-        """The same, with the seals of a run that was submitted then."""
+        """Tokens of the same secret, with the seals of a run that was submitted then."""
         return Tokens(self._secret, born)
 
     def admit_shown(self, run: str, lane: str, call: int, number: int, shown: str) -> bool:

@@ -65,7 +65,7 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """The inverse of `pack`."""
+    """Read what `pack` has written."""
     return msgpack.unpackb(data, strict_map_key=False)
 
 
@@ -107,7 +107,7 @@ class Envelope:
     first: int
     """The number of the first one of them."""
     parts: Sequence[tuple[bytes, str]]
-    """Of each its argument, and what operators are shown instead of that."""
+    """For each task its argument, and what operators are shown instead of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +160,13 @@ def pack_task(message: TaskMessage) -> bytes:
 
 
 def unpack_task(data: bytes) -> TaskMessage:
-    """The inverse of `pack_task`."""
+    """Read what `pack_task` has written."""
     task, queue, body, shown = unpack(data)
     return TaskMessage(task, queue, body, shown, is_forgotten=True)
 
 
 def with_attempt(message: TaskMessage, number: int, failures: int, *, is_repeated: bool, token: str) -> TaskMessage:
-    """The same call's task for another attempt."""
+    """Make the task of another attempt at the call of a task."""
     call = unpack(message.body)
     how = {"number": number, "failures": failures, "is_repeated": is_repeated, "token": token}
     attempt = {**call["attempt"], **how}
@@ -179,7 +179,7 @@ def pack_lane_call(call: LaneCall) -> bytes:
 
 
 def unpack_lane_call(data: object, limits: Limits) -> LaneCall:
-    """The inverse of `pack_lane_call`. Raises `MalformedMessage`."""
+    """Read what `pack_lane_call` has written. Raises `MalformedMessage`."""
     return LaneCall(*read_packed(_LANE_CALL, data, limits, limits.message_bytes))
 
 
@@ -189,7 +189,7 @@ def pack_envelope(envelope: Envelope) -> bytes:
 
 
 def unpack_envelope(data: object, limits: Limits) -> Envelope:
-    """The inverse of `pack_envelope`. Raises `MalformedMessage`."""
+    """Read what `pack_envelope` has written. Raises `MalformedMessage`."""
     return Envelope(*read_packed(_ENVELOPE, data, limits, MOST_TOGETHER_BYTES))
 
 
@@ -219,7 +219,7 @@ class Untrusted:
     given: Mapping[str, Labels] = field(default_factory=dict)
 
     def pack(self) -> dict[str, Any]:
-        """As a message holds it."""
+        """The fields of a message."""
         given = {name: sorted(labels) for name, labels in self.given.items()}
         return {"tool": self.tool, "code": self.code, "chosen": sorted(self.chosen), "given": given}
 
@@ -234,7 +234,7 @@ class ActivityCall:
     parameters: Mapping[str, Any]
     context: Mapping[str, Any]
     mark: str = ""
-    """That of the contract under which the call was checked (SPEC R17.2); nothing where none is known."""
+    """The mark of the contract under which the call was checked (SPEC R17.2); empty where none is known."""
     untrusted: Untrusted | None = None
 
 
@@ -249,14 +249,14 @@ class DelegateCall:
     config: Mapping[str, Any]
     awaited: bool
     is_tick: bool = False
-    """Whether it is the request of a loop's tick: its context are chat messages, and its result the whole answer."""
+    """Marks the request of a loop's tick: its context are chat messages, and its result is the whole answer."""
     streams: bool = False
-    """Whether what has been written of the answer is told meanwhile, as a result `{WRITTEN: TEXT}` (SPEC R13.8)."""
+    """Whether parts of the answer are sent while it is written, as results `{WRITTEN: TEXT}` (SPEC R13.8)."""
     untrusted: Untrusted | None = None
     provider_data: Mapping[str, str] = field(default_factory=dict)
     """What providers have said beside the answers of a loop's earlier ticks, by tick."""
     definition: str = ""
-    """The name of the definition by which a model solves it: the operator of whoever asks the model may speak of it."""
+    """The name of the definition by which a model solves it: the operator of the process that asks may limit it."""
 
 
 WRITTEN: Final = "written"
@@ -284,7 +284,7 @@ def pack_message(message: ActivityCall | DelegateCall) -> bytes:
 
 
 def _attempt_fields(attempt: Attempt) -> dict[str, Any]:
-    """As `asdict`, which takes ten times as long; what is known only when it has ended is left out before."""
+    """The fields of an attempt, ten times faster than `asdict`; what is known only at its end is left out before."""
     fields = {**_fields(attempt), "id": _fields(attempt.id)}
     if attempt.worker is None:
         del fields["worker"], fields["version"]
@@ -299,12 +299,12 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def unpack_activity_call(data: object, limits: Limits) -> ActivityCall:
-    """The inverse of `pack_message`. Raises `MalformedMessage`."""
+    """Read what `pack_message` has written. Raises `MalformedMessage`."""
     return read_packed(_ACTIVITY_CALL, data, limits, limits.call_bytes)
 
 
 def unpack_delegate_call(data: object, limits: Limits) -> DelegateCall:
-    """The inverse of `pack_message`. Raises `MalformedMessage`."""
+    """Read what `pack_message` has written. Raises `MalformedMessage`."""
     return read_packed(_DELEGATE_CALL, data, limits, limits.call_bytes)
 
 
@@ -336,7 +336,7 @@ def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
 
 
 def unpack_delivery(data: object, limits: Limits) -> Delivery:
-    """The inverse of `pack_delivery`. Raises `MalformedMessage`."""
+    """Read what `pack_delivery` has written. Raises `MalformedMessage`."""
     packed = read_packed(_DELIVERY, data, limits, 2 * limits.message_bytes)
     labels = (problem for label in packed.labels for problem in label_problems([label], "labels"))
     problem = next(chain(value_problems(packed.result, limits, "result"), labels), None)
@@ -489,7 +489,7 @@ class AttemptRef(NamedTuple):
     token: Token = ""
     """What shows that the call was given to who speaks of it (see `tokens.shown_token`)."""
     seal: Token = ""
-    """That of the run: another one may have its id since."""
+    """The seal of the run: another one may have its id since."""
 
     @classmethod
     def of(cls, attempt: Attempt) -> AttemptRef:
@@ -499,7 +499,7 @@ class AttemptRef(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """What came of an attempt at a fire-and-forget call: success, or an error; and when it is tried again."""
+    """The end of an attempt at a fire-and-forget call: success, or an error; and when it is tried again."""
 
     ref: AttemptRef
     error: tuple[Annotated[str, Field(max_length=LONGEST_TYPE)], str] | None = None
@@ -550,17 +550,17 @@ class Report:
     """What one process says of itself and its remote calls."""
 
     begun: tuple[AttemptRef, ...] = ()
-    """Those at work."""
+    """Calls at work."""
     ended: tuple[AttemptRef, ...] = ()
-    """Those that were reported before and whose results are sent."""
+    """Calls that were reported before and whose results are sent."""
     completed: tuple[Completion, ...] = ()
     """The fire-and-forget calls that have ended."""
     reserved: tuple[AttemptRef, ...] = ()
-    """Those taken from a queue and not begun."""
+    """Calls taken from a queue and not begun."""
     probes: tuple[Probe, ...] = ()
-    """Those that came out of a queue."""
+    """Probes that came out of a queue."""
     unanswered: tuple[Unanswered, ...] = ()
-    """Those that wait for a model."""
+    """Requests that wait for a model."""
     started: Count = 0
     """How many workers have begun: their code may admit what was given back (SPEC R17.3)."""
 
@@ -581,7 +581,7 @@ def pack_report(report: Report) -> bytes:
 
 
 def unpack_report(data: object, limits: Limits) -> Report:
-    """The inverse of `pack_report`. Raises `MalformedMessage`."""
+    """Read what `pack_report` has written. Raises `MalformedMessage`."""
     return read_packed(_REPORT, data, limits, limits.call_bytes)
 
 
@@ -596,7 +596,7 @@ def probe_task(probe: Probe) -> TaskMessage:
 
 
 def unpack_probe(data: object, limits: Limits) -> Probe:
-    """The inverse of `probe_task`'s body. Raises `MalformedMessage`."""
+    """Read the body of a task of `probe_task`. Raises `MalformedMessage`."""
     return read_packed(_PROBE, data, limits, limits.message_bytes)
 
 
@@ -609,7 +609,7 @@ def unpack_probe(data: object, limits: Limits) -> Probe:
 
 
 def given_back(reason: str) -> Retry:
-    """What comes of an attempt that is given back, for that reason."""
+    """The end of an attempt that is given back, for that reason."""
     return Retry(Failure(CONTRACT_CHANGED, shortened(reason, MESSAGES_LONGEST_REASON)), 0.0, is_given_back=True)
 
 

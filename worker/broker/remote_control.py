@@ -1,4 +1,4 @@
-"""Which of Celery's remote-control commands a worker takes.
+"""Celery's remote-control commands: those that a worker takes.
 
 Any client of the broker can send them, and they say nothing of the sender. So those that change a worker - stop
 it, take queues from it, revoke its tasks - are taken only where a setting says so. Those that ask about tasks answer

@@ -471,7 +471,7 @@ A lane may be long, and results that come together are written together.
 
 
 def enveloped(tasks: Iterable[TaskMessage]) -> Iterator[TaskMessage]:
-    """The same tasks in fewer messages."""
+    """Put tasks together in fewer messages."""
     groups = defaultdict[tuple[str, str, bool, int, int | None], list[TaskMessage]](list)
     for task in tasks:
         groups[task.task, task.queue, task.is_forgotten, task.returned, task.format].append(task)

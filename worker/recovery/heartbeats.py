@@ -218,7 +218,7 @@ class HeartbeatWriter:
 
 
 def _merged(reports: Sequence[Report]) -> Iterator[Report]:
-    """The same in few, as much at a time as a report may say."""
+    """Merge reports into few, each as large as a report may be."""
     merged, free = Report(), HEARTBEATS_MOST_BYTES
     for report in reports:
         size = sum(len(text.encode()) for one in report.completed for text in one.error or ())
@@ -324,12 +324,12 @@ class Presence:
         self._duty.stop()
 
     def enter(self, run: str, owner: str) -> None:
-        """A driver of a lane is at work from now on."""
+        """Note that a driver of a lane is at work."""
         with self._lock:
             self._drivers[run].add(owner)
 
     def leave(self, run: str, owner: str) -> None:
-        """It is not any more."""
+        """Note that a driver of a lane has left."""
         with self._lock:
             self._drivers[run].discard(owner)
             if not self._drivers[run]:

@@ -126,7 +126,7 @@ class Threads:
         return value
 
     async def read(self, function: Callable[[], Any]) -> Any:
-        """As `run`, for reading the result of a coroutine: it has a place already, and its call has a timeout."""
+        """Run a function that reads the result of a coroutine, whose call has a place and a timeout already."""
         value, error = await self._ended(function, None)
         if error is not None:
             raise error
@@ -410,7 +410,7 @@ _shown: Final[set[tuple[str, str, int] | None]] = set()
 _PACKED: Final = (StopIteration, StopAsyncIteration)
 """What no coroutine can raise: it arrives as the cause of a RuntimeError."""
 CANCELLED_ITSELF: Final = Failure("CancelledError", "its code has cancelled the task that it ran in")
-"""What comes of an attempt that has ended cancelled though nobody outside has cancelled it."""
+"""The end of an attempt that cancelled itself: nobody outside has cancelled it."""
 _OUTCOMES: Final[Mapping[type[Result], str]] = {Success: "done", Failure: "failed", Retry: "retried"}
 
 
@@ -509,7 +509,7 @@ def _is_news(error: BaseException) -> bool:
 
 
 def _is_cancelled() -> bool:
-    """Whether it is we who are cancelled, and not the function that raised."""
+    """Whether this task was cancelled from outside, and the function has not raised by itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

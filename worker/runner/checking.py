@@ -134,7 +134,7 @@ class Checker:
         return replace(reach, unenforced=reason, findings=findings)
 
     def unready_models(self, plan: Plan) -> Iterator[str]:
-        """Which of the models that a plan asks cannot be asked from here; those of the workers are not known."""
+        """List the models of a plan that cannot be asked from here; those of the workers are not known."""
         known, delegates = KnownModels(self._settings, self._registry), plan.submission.delegates
         asking = [plan.submission.config] if plan.submission.is_request else []
         for call in plan.calls:
@@ -197,7 +197,7 @@ class Checker:
 
     @property
     def _environment(self) -> Environment:
-        """The same one, with the tools that were read for it, as long as the same activities are registered."""
+        """The protocol with the tools that were read for it, kept as long as the same activities are registered."""
         activities = {ASK_HUMAN: QUESTION, **self._registry.schemas()}
         if self._kept is None or self._kept.activities != activities:
             self._kept = self._made(activities)
@@ -362,7 +362,7 @@ logger = logging.getLogger(__name__)
 _PROGRAM: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from acts_celery.worker.runner.validating import main; main()"
 )
-"""It finds what this process finds, and not what happens to lie in the folder that this one was started in."""
+"""The command of the validator's process, which imports from the places of this one and from no current folder."""
 _DIED: Final = (OSError, IncompleteReadError, LimitOverrunError)
 
 
@@ -390,7 +390,7 @@ class Validator:
             return await asyncio.to_thread(done)
 
     async def verdict(self, check: Check) -> list[Problem]:
-        """What comes of a check, in the words of this process; the caller holds the place."""
+        """Have the validator's process make a check, and read its answer; the caller holds the place."""
         for _ in range(limits.MOST_DEATHS):
             if self._process is None:
                 try:

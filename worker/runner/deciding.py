@@ -36,11 +36,11 @@ class Decider:
         self._starter = starter
         self._mailbox = mailbox
         self.results: deque[tuple[Attempt, Result | Started]] = deque()
-        """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""
+        """Results of calls that are not in the log yet, in order: each is judged by what those before it leave."""
         self._of_results = OffloadedChecks()
-        """By which results are judged that are heavy to check."""
+        """Checks of results that are heavy to make."""
         self._of_calls = OffloadedChecks()
-        """The same, of calls that are to be started."""
+        """Checks of calls to be started that are heavy to make."""
         self._now_ms: int | None = None
         """The server's time, as far as results need it that were given back."""
         self._resumed_ms = 0
@@ -156,7 +156,7 @@ class Decider:
                     step.load += len(pack_hold(decision))
 
     def _forget(self, lane: LaneView, start: Start, step: Step, now: str) -> Start | Outcome:
-        """What comes of a call that is sent and forgotten: it has ended when its message is in the outbox (SPEC R5.1).
+        """End a call that is sent and forgotten: it has ended when its message is in the outbox (SPEC R5.1).
 
         Any other call stays to be started.
         """
@@ -220,7 +220,7 @@ class Admission:
         self._publish = services.publish
 
     async def admit(self, starts: Sequence[Start]) -> list[Start]:
-        """Those of the starts that have a slot, or need none. The others wait until the lane is published for them."""
+        """Choose the starts that have a slot, or need none. The others wait until the lane is published for them."""
         limited = self._limited(start.call for start in starts)
         if not limited:
             return list(starts)
@@ -251,7 +251,7 @@ class Admission:
             await self._publish([lane_task(run, instance, queue) for run, instance in lanes])
 
     def _limited(self, calls: Iterable[Call]) -> list[tuple[CallId, Mapping[str, int]]]:
-        """Those of the calls that are limited, each with its limits."""
+        """Choose the calls that are limited, each with its limits."""
         limits = [(call, self._limits_of(call)) for call in calls]
         return [(CallId(self._run, self._instance, call.index), names) for call, names in limits if names]
 

@@ -61,9 +61,9 @@ class LaneRunner:
         self.next_lane: str | None = None
         """The lane that goes on when this one is left, in the same task: one that is woken alone needs no message."""
         self.is_stopped = False
-        """Whether it was said from outside that the run is over."""
+        """Whether `stop` was called: the run is over."""
         self._run_status = "running"
-        """As the last commit reported it, or a task that says that there is something new."""
+        """The run's status by the last commit, or by a task that says that there is something new."""
 
     def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
         """Hand in the result of a remote call. The receipt: whether it is in the log, or the runner failed before."""
@@ -288,7 +288,7 @@ class LaneRunner:
         return CallId(self._lane.run.run, self._lane.instance, index)
 
     async def _take_news(self) -> None:
-        """Take in what came while something else was done."""
+        """Take in the results, due calls and tasks that came while a commit or a call was under way."""
         news = self._mailbox.take()
         if news.is_told:
             self._run_status = "running"
@@ -305,7 +305,7 @@ class LaneRunner:
             self._decider.results.append((attempt, delivery.result))
 
     def _is_unknown(self, delivery: Delivery) -> bool:
-        """Whether it is the result of a call that is not known here to have begun."""
+        """Whether a result belongs to a call that is not known here to have begun."""
         attempt = delivery.attempt
         is_newer = attempt.again > self._lane.again(attempt.id.index)
         return is_newer or self._status(attempt.id.index) is Status.WAITING

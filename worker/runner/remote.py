@@ -385,7 +385,7 @@ class Started:
 
     run: str
     lanes: tuple[str, ...] = ()
-    """Those to be published."""
+    """The lanes to be published."""
 
 
 class Children:

@@ -85,7 +85,7 @@ class CallBudget:
         return agent().estimate(call, asked, counts_money=counts_money)
 
     async def _take(self, id_: CallId, again: int, cost: Cost, reserved: Cost = _FREE) -> Shortfall | None:
-        """What a call has taken before it was carried out again stays."""
+        """Charge a call; what it has taken before it was run again stays charged."""
         assert self._limits is not None
         member = budget_member(id_, again)
         budgets = await self._log.budgets(id_.run, self._limits)
@@ -102,7 +102,7 @@ def waits(shortfall: Shortfall, failures: int, settings: Settings) -> bool:
 # Inline calls: those that a lane runner carries out itself, concurrently.
 
 _Ended = tuple[Result | Started, int]
-"""What has come of an attempt, and how long it took in ms."""
+"""The result of an attempt, and how long it took in ms."""
 
 
 class InlineCalls:
@@ -114,7 +114,7 @@ class InlineCalls:
         self._mailbox = mailbox
         self._tasks: dict[asyncio.Task[_Ended], Attempt] = {}
         self._done: list[asyncio.Task[_Ended]] = []
-        """Those of them that have ended since `wait`."""
+        """Tasks that have ended since `wait`."""
 
     def __bool__(self) -> bool:
         return bool(self._tasks)

@@ -58,11 +58,11 @@ class Step:
     holds: list[Hold | FanOut] = field(default_factory=list)
     settled: Sequence[int] = ()
     sendings: dict[int, TaskMessage] = field(default_factory=dict)
-    """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
+    """Tasks of fire-and-forget calls: each goes into the outbox with its outcome, and to its queue after that."""
     spent: dict[int, Spent] = field(default_factory=dict)
-    """What the calls took that were carried out."""
+    """How long the calls took that were run, by index."""
     codes: dict[int, Code] = field(default_factory=dict)
-    """Who has carried them out, with which version of the code."""
+    """Who has run them, with which version of the code."""
     seen: dict[int, Seen] = field(default_factory=dict)
     """What delegates, and models, were shown of the log."""
     load: int = 0
@@ -84,7 +84,7 @@ class Step:
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes nothing more along."""
+        """Whether nothing more is to be added."""
         return len(self) >= STEP_MOST or self.load >= STEP_MOST_BYTES or self.meter.units - self.worked >= STEP_WORK
 
     def endings(self, execution: Execution, waking: Collection[int]) -> list[Ending]:
@@ -117,7 +117,7 @@ class Step:
 
 
 def count_ended(outcomes: Sequence[Outcome], committed: Committed, execution: Execution) -> list[Outcome]:
-    """Those of the outcomes that are in the log by this commit. Their calls are counted; an element is no call."""
+    """Choose the outcomes that are in the log by this commit, and count their calls; an element is no call."""
     taken = zip(outcomes, committed.accepted, strict=False)  # of a run that is gone nothing is said
     ended = [outcome for outcome, is_ours in taken if is_ours]
     for outcome in ended:
@@ -156,7 +156,7 @@ class Mailbox:
         self._receipts: list[asyncio.Future[bool]] = []
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._turns: dict[int, Turn] = {}
-        """Those of calls that their workers may have died of: asked for, or come."""
+        """Turns in the quarantine, asked for or come, by the calls that their workers may have died of."""
         self._arrival = asyncio.Event()
 
     @property

@@ -88,13 +88,13 @@ _NAMED: Final = {"MISCONF": NotNow, "NOREPLICAS": NotNow}
 
 
 class _Parser(redis.connection.DefaultParser):  # type: ignore[misc, valid-type]  # chosen at import
-    """Reads answers as redis-py does, and names these."""
+    """Reads answers as redis-py does, and names the errors of `_NAMED`."""
 
     EXCEPTION_CLASSES: ClassVar = {**redis.connection.DefaultParser.EXCEPTION_CLASSES, **_NAMED}
 
 
 class _AsyncParser(redis.asyncio.connection.DefaultParser):  # type: ignore[misc, valid-type]  # as above
-    """The same for an event loop."""
+    """The parser of connections on an event loop."""
 
     EXCEPTION_CLASSES: ClassVar = {**redis.asyncio.connection.DefaultParser.EXCEPTION_CLASSES, **_NAMED}
 
@@ -242,7 +242,7 @@ def _of_sentinels(settings: Settings) -> dict[str, Any]:
 
 
 def eviction_warning(redis: redis.Redis, settings: Settings) -> str | None:
-    """What is said where the log's server may throw keys away; None where it may not, or may not be asked."""
+    """A warning where the log's server may throw keys away; None where it may not, or may not be asked."""
     try:
         found: Any = redis.info("memory")
     except (RedisError, RedisClusterException):

@@ -62,7 +62,7 @@ def pack_tools(tools: Mapping[str, Tool]) -> dict[str, Any]:
 
 
 def unpack_tools(declarations: Mapping[str, Any]) -> dict[str, Tool]:
-    """The inverse of `pack_tools`."""
+    """Read what `pack_tools` has written."""
     return {name: Tool(name, declaration) for name, declaration in declarations.items()}
 
 
@@ -72,7 +72,7 @@ def pack_calls(calls: Sequence[Call]) -> list[Any]:
 
 
 def unpack_calls(calls: Sequence[Any], tools: Mapping[str, Tool]) -> tuple[Call, ...]:
-    """The inverse of `pack_calls`; `tools` are those that the calls name."""
+    """Read what `pack_calls` has written; `tools` are those that the calls name."""
     return tuple(_call(tools, *packed) for packed in calls)
 
 
@@ -116,7 +116,7 @@ def unpack_gathers(fields: Mapping[str, Any] | None) -> Mapping[str, frozenset[s
 # Trust: what a definition holds of what tools and code say of who may decide (SPEC R16.1).
 
 Trusts = Mapping[str, ToolTrust]
-"""What is said of tools and code, by name."""
+"""What is trusted of tools and code, by name."""
 SaidHere = Callable[[Iterable[Call], Mapping[str, Any]], Trusts]
 """What the code and the operator of this process say of calls, by the names of their tools and their code; given the
 definitions of the run's delegates, too.
@@ -125,7 +125,7 @@ definitions of the run's delegates, too.
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What is said of calls by all who may: the run, this process's code and its operator (SPEC R16.1)."""
+    """The trust of calls by all who may define it: the run, this process's code and its operator (SPEC R16.1)."""
 
     all: Trusts
     added: Trusts
@@ -143,7 +143,7 @@ def pack_trust(said: Trusts) -> dict[str, Any]:
 
 
 def unpack_trust(fields: Mapping[str, Any]) -> Trusts:
-    """The inverse of `pack_trust`.
+    """Read what `pack_trust` has written.
 
     A delegate endorses only if the definition beside it says so, with an answer of few values: a file that was imported
     may say more (SPEC R16.3).
@@ -157,7 +157,7 @@ def unpack_trust(fields: Mapping[str, Any]) -> Trusts:
 
 
 def both(before: Trusts, added: Trusts, defined: Collection[str] = ()) -> Trusts:
-    """What is said by a run and by who adds to it, an amendment or a worker: each can only add. A delegate that the
+    """Join the trust of a run with that of an amendment or a worker: each can only add. A delegate that the
     amendment has `defined` endorses only if it says so: another definition may have answered before.
     """
     if not added and not defined:
@@ -194,7 +194,7 @@ class LaneRecord:
     required: frozenset[str] = frozenset()
     """The places that promises required then and that its scopes cover."""
     version: int | None = None
-    """Which of the definition's templates are the lane's, besides its own calls."""
+    """The version of the templates that the lane has besides its own calls."""
     gathers: Mapping[str, frozenset[str]] | None = None
     """The places, by the names above, as the gather calls of the global lane saw them here (SPEC R10.4)."""
     begun: frozenset[int] = frozenset()
@@ -214,7 +214,7 @@ class LaneRecord:
     """The record as it was read."""
 
     def layers(self, calls: Iterable[Call], before: int) -> tuple[Layer, ...]:
-        """Those of its calls that stay where others are added, from that index on: each with what the context held when
+        """Choose the calls that stay where others are added, from that index on: each with what the context held when
         it came. What was at work then goes on waiting for no call.
         """
         left = {call.index: call for call in calls}
@@ -256,7 +256,7 @@ class Definition:
     contracts: Mapping[str, str] = field(default_factory=dict)
     """The marks of the contracts of activities that its calls were checked under (SPEC R17.2), by name."""
     trust: Trusts = field(default_factory=dict)
-    """What is said of the tools and the code of its calls, by name (SPEC R16.1)."""
+    """What is trusted of the tools and the code of its calls, by name (SPEC R16.1)."""
     operator: OperatorTrust = field(default_factory=OperatorTrust)
     """What the operator said of tools when it was submitted: that holds for calls that come later, too."""
     said_here: SaidHere | None = None
@@ -268,7 +268,7 @@ class Definition:
         return refuses_untrusted(self.config)
 
     def said_of(self, calls: Iterable[Call]) -> Said:
-        """What is said of calls."""
+        """Look up the trust of calls."""
         said = both(self.trust, self.said_here(calls, self.delegates)) if self.said_here is not None else self.trust
         if said is self.trust:
             return Said(said, {})
@@ -341,7 +341,7 @@ class Definition:
         return graph
 
     def failing(self, calls: Iterable[Call]) -> Iterable[Call]:
-        """Those of some calls whose errors others wait for: none in a loop (SPEC R3.1, R13.1)."""
+        """Choose the calls whose errors others wait for: none in a loop (SPEC R3.1, R13.1)."""
         return calls if self.request is None else ()
 
 
@@ -485,7 +485,7 @@ def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
 
 
 def gather_counts(lanes: Iterable[Gathers | None]) -> Counter[int]:
-    """Of how many lanes each gather call has to wait for something; see commit.lua."""
+    """Count for each gather call the lanes in which it has to wait for something; see commit.lua."""
     return Counter(index for gathers in lanes if gathers is not None for index in gathers.waiting)
 
 

@@ -69,12 +69,12 @@ class Spent:
     attempts: int = 1
 
     def pack(self) -> int | list[int | None] | None:
-        """As the log has it, in as few bytes as will do."""
+        """Write the value of the field `t`, in as few bytes as will do."""
         return self.took_ms if self.attempts == 1 else [self.took_ms, self.attempts]
 
     @classmethod
     def read(cls, packed: Any) -> Spent | None:
-        """The inverse. None where nothing is said that one of ours would have written: a log may be imported."""
+        """Read the field `t`; None where it holds nothing that `pack` writes: a log may be imported."""
         match packed:
             case int(took_ms) if took_ms >= 0:
                 return cls(took_ms)
@@ -102,7 +102,7 @@ class Entry(NamedTuple):
     event: Event | RunStatusChanged | None = None
     """What has happened; None where the entry says no more than the record of a lane, who did what, or of a loop."""
     is_of_lane: bool = True
-    """Whether it belongs to a lane, or else to the run."""
+    """Whether the entry belongs to a lane, or else to the run."""
     instance: str | None = None
     message: Mapping[str, Any] | None = None
     """The message of the event, or of a loop's solution."""
@@ -112,7 +112,7 @@ class Entry(NamedTuple):
     elements: int = 0
     """For how many elements a call is carried out since this entry (SPEC R4.10)."""
     spent: Spent | None = None
-    """What the call took that has ended with this entry, where it was carried out."""
+    """How long the call took that has ended with this entry, where it was run."""
     code: int | None = None
     """The number of who has carried it out, with which version of the code (`scripts.Code`)."""
     seen: Seen | None = None
@@ -122,15 +122,15 @@ class Entry(NamedTuple):
     audit: AuditRecord | None = None
     """Who did what, where the entry was written on order from outside."""
     tick: int | None = None
-    """Of a loop; such an entry belongs to the loop's lane, and to no instance."""
+    """The number of a loop's tick; such an entry belongs to the loop's lane, and to no instance."""
     loop: tuple[LoopEvent, ...] = ()
-    """What has happened to it."""
+    """The events of a loop, in order."""
     size: int = 0
-    """Of its fields, in bytes."""
+    """The bytes of its fields."""
 
     @property
     def lays_out(self) -> bool:
-        """Whether it says anew what is to be done in its lane."""
+        """Whether the entry says anew what is to be done in its lane."""
         return self.record is not None or type(self.event) is CallsUndone
 
     @property
@@ -191,10 +191,10 @@ class Entry(NamedTuple):
 
 
 class _Said(NamedTuple):
-    """What the event of an entry is made of."""
+    """The parts of an entry from which its event is made."""
 
     value: bytes
-    """Of the field that says which event it is."""
+    """The value of the field that says which event it is."""
     fields: Fields
     call: int
     message: Mapping[str, Any] | None
@@ -254,7 +254,7 @@ _EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
     ),
     Field.GAVE_UP: lambda said: PromisesGivenUp(),
 }
-"""By the first field of an entry that is one of these; an entry without any, and with a message, adds that."""
+"""What reads the event, by the first field of an entry that is here; an entry with a message alone adds that."""
 
 
 def read_entry(id_: bytes, fields: Fields) -> Entry:
@@ -301,7 +301,7 @@ def _event(
 
 
 def _seen(said: Any) -> Seen | None:
-    """None where nothing is said that one of ours would have written: a log may be imported."""
+    """Read `seen`; None where it holds nothing that a worker writes: a log may be imported."""
     match said:
         case [str(own), str(shared)] if ENTRY_ID.match(own) and ENTRY_ID.match(shared):
             return own, shared
@@ -328,7 +328,7 @@ def moment_ms(id_: str) -> int:
 
 
 def counting(entries: Iterable[Entry]) -> list[Entry]:
-    """Of the entries of lanes, in order, those whose message counts after the last of them."""
+    """Choose, of the entries of lanes in order, those whose message counts after the last of them."""
     found: list[Entry | None] = []
     written = defaultdict[tuple[str | None, int | None], list[int]](list)
     for entry in entries:
@@ -420,7 +420,7 @@ class LoopStep:
     """
 
     loop: Loop
-    """By which it was decided."""
+    """The loop before the step."""
     seen: str
     """The last id of the log by which it was decided."""
     woken: Sequence[str] = ()
@@ -434,7 +434,7 @@ class LoopStep:
     alarm_ms: int | None = None
     """When the loop is to be looked at again, though nothing comes."""
     after: Loop = field(init=False)
-    """What it has come to with the step."""
+    """The loop after the step."""
     entries: list[tuple[str, list[str | bytes]]] = field(default_factory=list)
     """By lane, in order."""
     _events: list[LoopEvent] = field(default_factory=list)
@@ -468,7 +468,7 @@ class LoopStep:
         return self.loop.stage is Stage.ENDED and self.after.stage is not Stage.ENDED
 
     def to_request(self, published_ms: int, most_bytes: int, *, refuses: bool = False) -> dict[str, Any]:
-        """As the script takes it; `refuses` a step by which the run would have written more than it may."""
+        """The script's request; with `refuses` a step that would exceed the bytes of the run is not taken."""
         kinds, end, waits = {type(event) for event in self._events}, self.after.ended, Stage.PLANNED
         charges = not kinds.isdisjoint({PartCame, Answered, LoopEnded})
         return {

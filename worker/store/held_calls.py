@@ -39,7 +39,7 @@ class Shown:
     is_question: bool = False
     """Whether the person's answer is its result."""
     elements: int = 0
-    """For how many elements it is carried out, where it is for each (SPEC R4.10)."""
+    """For how many elements it runs, where it runs for each (SPEC R4.10)."""
     doubt: Doubt | None = None
     """Why it waits, where it is for what others wrote (SPEC R16.4)."""
 
@@ -59,8 +59,8 @@ class HeldCall:
     """When it is rejected where no person has decided (`config.approve_seconds`)."""
 
     def to_dict(self, run: str | None = None) -> dict[str, Any]:
-        """As `acts held --json` of a run prints it; `messages`, `output`, `question` and `untrusted` are there only
-        where there are any. In the list of a `run` above its own it has its `run`, and that before its id: `RUN/0`.
+        """The JSON that `acts held --json` prints; `messages`, `output`, `question` and `untrusted` only where
+        there are any. In the list of a `run` above its own it has its `run`, and that before its id: `RUN/0`.
         """
         snapshot, is_below = self.shown.snapshot, run not in (None, self.id.run)
         messages = {"messages": [dict(message) for message in snapshot.messages]} if snapshot.messages else {}
@@ -223,17 +223,17 @@ class AuditRecord:
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
-        """The inverse of `pack`."""
+        """Read what `pack` has written."""
         fields = unpack(data)
         actor = Actor(fields["by"], fields["from"], is_authenticated=fields.get("authenticated") is True)
         return cls(fields["did"], actor, fields.get("about", {}))
 
     def by(self, name: str | None) -> Self:
-        """The same by whom a client says, where it says that; nothing has shown it then."""
+        """The record with the actor that a client names, where it does; no token has shown that name."""
         return replace(self, actor=Actor(name, self.actor.host)) if name else self
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The record in JSON."""
         actor = self.actor
         who = {"by": actor.name, "from": actor.host, "authenticated": actor.is_authenticated}
         return {"did": self.did, **who, "about": dict(self.about)}

@@ -56,7 +56,7 @@ from .state import RunState
 
 
 class GatheredFolds:
-    """What was gathered: for which calls, and the values of all instances.
+    """The values of all instances, and the calls for which they were gathered.
 
     Apart from the lane, which holds the execution that asks for it: in a circle they would outlive their use.
     """
@@ -159,7 +159,7 @@ class LaneWork:
     awaited: frozenset[int]
     """The global calls that calls of the lane wait for, or gather calls in it."""
     said: Said
-    """What is said of the calls (SPEC R16.1)."""
+    """What is trusted of the calls (SPEC R16.1)."""
     gathers: Gathers | None = None
     tick: int | None = None
     """Which tick of a loop brought it."""
@@ -190,9 +190,9 @@ class RunView:
         self.trace = ""
         """Its place in a trace, where it is not the root of its own."""
         self.sends_much = False
-        """Whether it was seen here that what a remote call is given is large."""
+        """Whether a remote call of it was given something large."""
         self._work: dict[bytes, LaneWork] = {}
-        """Of the records that lanes share."""
+        """What is to be done by each record that lanes share."""
 
     @classmethod
     async def open(
@@ -304,7 +304,7 @@ class LaneView:
         """The bytes of what was read of it."""
         self.global_seen = run.seen
         self.mark = mark
-        """Of the lane's published task, as it was before we read who is at work."""
+        """The mark of the lane's published task, read before the calls at work."""
         entries = list(entries)
         undone = [entry.undone.calls for entry in entries if entry.undone is not None]
         self.was_retried = bool(undone)
@@ -496,7 +496,7 @@ class LaneView:
         self._gathered.take(calls, folds.by_instance)
 
     def gather_from(self, instances: Iterable[str], found: Iterable[Found], calls: Sequence[Call]) -> None:
-        """The same, of what was read of the log already."""
+        """Take the values of all instances from messages that were read of the log already."""
         folds = FoldsOfInstances(self.fold, calls, instances)
         for one in found:
             folds.take(*one)

@@ -324,24 +324,24 @@ class SessionTable:
         return [None if status is None else status.decode() for status in found]
 
     async def begin(self, process: str) -> None:
-        """A process lives from now on, for `limits.LEASE_SECONDS`."""
+        """Say that a process lives, for `limits.LEASE_SECONDS`."""
         await self._commands.execute(
             "SET", session_process(self._prefix, process), b"", "EX", int(limits.LEASE_SECONDS)
         )
 
     async def keep(self, process: str) -> bool:
-        """It lives on; False where it had said so too long ago."""
+        """Say that a process still lives; False where it had said so too long ago."""
         key = session_process(self._prefix, process)
         return bool(await self._commands.execute("EXPIRE", key, int(limits.LEASE_SECONDS)))
 
     async def end(self, process: str) -> None:
-        """It lives no more. Raises `RedisError`, `TimeoutError`."""
+        """Remove what a process that ends has said. Raises `RedisError`, `TimeoutError`."""
         async with asyncio.timeout(limits.LIVING_WAIT_SECONDS):
             for key in (session_process(self._prefix, process), session_messages(self._prefix, process)):
                 await self._redis.delete(key)  # not with others: what groups them may have ended
 
     async def is_live(self, process: str) -> bool:
-        """Whether it has said in time that it lives."""
+        """Whether a process has said in time that it lives."""
         return bool(await self._commands.execute("EXISTS", session_process(self._prefix, process)))
 
     async def send(self, process: str, message: bytes) -> None:

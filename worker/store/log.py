@@ -52,7 +52,7 @@ class Opened:
     open_calls: int
     """How many of its calls have begun and not ended."""
     mark: float | None
-    """Of the lane's published task (see commit.lua)."""
+    """The mark of the lane's published task (see commit.lua)."""
     now_ms: int
     born: str
     """When the run was submitted, as its state has it."""
@@ -65,18 +65,18 @@ class Shared(NamedTuple):
     """None where there is no such run (any more)."""
     tokens: Tokens
     entries: Sequence[Entry]
-    """Of the global lane."""
+    """The entries of the global lane."""
     lane: Opened
     trace: str
     """The run's place in a trace, where it is not the root of its own."""
 
 
 class Drive(NamedTuple):
-    """Whether a lane that was lost may be driven."""
+    """The answer to whether a lane that was lost may be driven."""
 
     is_driven: bool
     is_over: bool
-    """Whether it may not, because its run has ended; else another task drives it."""
+    """Whether the run has ended; else another task drives the lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,7 @@ class MessageLog:
         return (await self._commands.execute("HGET", self._keys(run).state, "submitted") or b"").decode()
 
     async def at_work(self, run: str, instance: str | None, calls: Sequence[int], now_ms: int) -> frozenset[int]:
-        """Which of a lane's calls are at work, or wait for the next attempt."""
+        """Choose the calls of a lane that are at work, or wait for the next attempt."""
         found = set[int]()
         for page in batches(calls, LOG_PAGE):
             fields = [CallId(run, instance, call).member for call in page]

@@ -108,7 +108,7 @@ class LoopView:
         self._running_since: int | None = None
         self._written: list[Mapping[str, Any]] = []
         self._positions: dict[Where, list[int]] = {}
-        """Which of `messages` each call has written."""
+        """The positions in `messages` of what each call has written."""
 
     @classmethod
     async def open_run(cls, log: MessageLog, run: str, settings: Settings, said_here: SaidHere) -> LoopView:

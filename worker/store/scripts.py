@@ -39,7 +39,7 @@ class Source:
     names: tuple[str, ...]
     """The keys that it names, in the order in which it takes them."""
     takes_every: bool
-    """Whether it takes every other key of the run after those."""
+    """Whether the script takes every other key of the run after those."""
 
     def keys_of(self, keys: Keys | str) -> tuple[str, ...]:
         """The keys for a run; one that belongs to no run is given itself."""
@@ -253,12 +253,12 @@ class Code:
     """None where a model has answered."""
 
     def pack(self) -> str:
-        """As the hash has it."""
+        """Write the field of the hash."""
         return f"{self.worker}{_BETWEEN}{self.version or ''}"
 
     @classmethod
     def unpack(cls, text: str) -> Self:
-        """The inverse."""
+        """Read a field of the hash."""
         worker, _, version = text.partition(_BETWEEN)
         return cls(worker, version or None)
 

@@ -29,7 +29,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Slotted:
-    """What came of a request for slots."""
+    """The answer to a request for slots."""
 
     granted: tuple[bool, ...]
     handed: tuple[CallId, ...]
@@ -240,7 +240,7 @@ class Budget:
 
 
 Budgets = Sequence[Budget]
-"""Those that a run draws on, the nearest first: the last is that of the outermost run."""
+"""The budgets that a run draws on, the nearest first: the last is the one of the outermost run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,16 +260,16 @@ class Reservation:
     tokens: int | None = None
     """None leaves them as they are, as for `calls`."""
     open: int = 0
-    """Those of the tokens that are only reserved."""
+    """How many of the tokens are only reserved."""
     calls: int | None = None
     tick: int = 0
-    """Of the member's loop: only a later one lowers its calls."""
+    """The tick of the member's loop: only a later one lowers its calls."""
     money: int = 0
     """In nanodollars; it counts where `tokens` are given, too."""
     open_money: int = 0
 
     def to_request(self, budgets: Budgets) -> dict[str, Any]:
-        """As the script takes it. What was billed is recorded, also beyond what is left."""
+        """The script's request. What was billed is recorded, also beyond what is left."""
         return {
             "member": self.member,
             "tokens": self.tokens,

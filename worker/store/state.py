@@ -42,7 +42,7 @@ class Elements:
 
     total: int
     ended: int = 0
-    """Those that failed included."""
+    """How many have ended, failed ones included."""
     failed: int = 0
     statuses: dict[int, Status] = field(default_factory=dict)
     """How each has ended that has, by its number (see `protocol.calls.elements`)."""
@@ -50,14 +50,14 @@ class Elements:
     """The numbers of who has carried them out (see `codes`)."""
 
     def without_failed(self) -> Elements:
-        """Those that have not failed: the others are carried out again."""
+        """The elements without those that failed, which are run again."""
         left = Elements(self.total)
         left.statuses |= ((at, status) for at, status in self.statuses.items() if status is not Status.FAILED)
         left.ended = len(left.statuses)
         return left
 
     def to_dict(self) -> dict[str, int]:
-        """As JSON."""
+        """The counts in JSON."""
         return {"total": self.total, "ended": self.ended, "failed": self.failed}
 
 
@@ -74,7 +74,7 @@ class End:
     code: int | None = None
     """The number of who has carried it out, with which version of the code (see `codes`)."""
     is_rescued: bool = False
-    """Whether it has failed and has written that to the last of its alternatives (SPEC R4.4)."""
+    """Whether the call has failed and has written that to the last of its alternatives (SPEC R4.4)."""
     labels: Labels = TRUSTED
     """The sources of what it has read and of its result (SPEC R16.2)."""
 
@@ -102,11 +102,11 @@ class CallState:
     since_ms: int = 0
     """When its lane was laid out, or it was decided on: before that it could not begin."""
     is_stale: bool = False
-    """Whether it has read what other calls, carried out again since, may have written otherwise (SPEC R11.8)."""
+    """Whether the call has read what others, run again since, may have written otherwise (SPEC R11.8)."""
 
     @property
     def is_held(self) -> bool:
-        """Whether it waits for a person."""
+        """Whether the call waits for a person."""
         return self.held is not None and not self.is_decided and self.end is None
 
     @property
@@ -120,7 +120,7 @@ class CallState:
 
     @property
     def parameters(self) -> Mapping[str, Any] | None:
-        """Those that it will run with, where they are known before it has ended."""
+        """The parameters that it will run with, where they are known before it has ended."""
         if self.ruling is not None and self.ruling.parameters is not None:
             return self.ruling.parameters
         return self.given.parameters if self.given is not None else None
@@ -166,7 +166,7 @@ class LaneState:
 
     @property
     def ticks(self) -> dict[int, int]:
-        """Of the calls that ticks of a loop have brought: which tick."""
+        """The ticks of a loop by the calls that they have brought."""
         ticked = [record for record in self.records if record.tick is not None]
         return {call.index: record.tick for record in ticked if record.tick is not None for call in record.calls}
 
@@ -320,15 +320,13 @@ class RunState:
         self.amended = "0-0"
         """The entry of its last amendment."""
         self.loop = Loop() if definition.request is not None else None
-        """Of a run that is a request."""
+        """The loop; None of a run that is no request."""
         self.loop_last = "0-0"
         """The last entry of the loop's lane."""
         self.relabels = False
         """Whether this process knows of sources of results that the run does not: what the log holds gets them."""
         self.added_sources = TRUSTED
-        """Those of results in any lane, where the run has gather calls: these may have read in lanes that are not open
-        here.
-        """
+        """The sources of results in any lane, where the run has gather calls: lanes not open here count, too."""
         self._at = id_key(at) if at is not None else None
         self._laid_out: dict[tuple[bytes, bool], tuple[LaneRecord, Mapping[int, Call]]] = {}
         """The records that are the same for all instances, read once: they name templates, and no amendment changes

@@ -68,7 +68,7 @@ class Waiting:
     reason: str
 
     def to_dict(self) -> dict[str, str | None]:
-        """As JSON."""
+        """The reason in JSON."""
         return {"call": self.call, "for": self.for_, "reason": self.reason}
 
 
@@ -165,9 +165,9 @@ class Deserted:
 
     queue: str
     calls: int
-    """Those that were seen."""
+    """How many calls were seen."""
     run: str
-    """Of one of them."""
+    """The run of one of them."""
 
 
 def deserted(redis: Redis, prefix: str, served: Collection[str]) -> list[Deserted]:
@@ -378,7 +378,7 @@ class DeadLetter:
         return self.call.idempotency_key
 
     def to_dict(self) -> dict[str, Any]:
-        """As `acts dead list --json` prints it."""
+        """The JSON that `acts dead list --json` prints."""
         return {
             "id": self.id,
             "run": self.call.run,
@@ -411,7 +411,7 @@ class DeadLetters:
         self._due = DueRuns(redis, settings.key_prefix)
 
     def list(self, run: str | None = None) -> Sequence[DeadLetter]:
-        """All of them, or those of a run, the oldest first."""
+        """List the letters, or those of a run, the oldest first."""
         with redis_errors(self._settings):
             ids: Any = self._redis.zrange(self._times, 0, -1)
         if run is not None:
@@ -420,13 +420,13 @@ class DeadLetters:
         return [letter for page in pages for letter in page if run in (None, letter.call.run)]
 
     def count(self) -> int:
-        """How many there are."""
+        """Count the letters."""
         with redis_errors(self._settings):
             found: Any = self._redis.zcard(self._times)
         return int(found)
 
     def get(self, id_: str) -> DeadLetter:
-        """One letter. Raises `LetterNotFound`."""
+        """Read one letter. Raises `LetterNotFound`."""
         found = self._read([id_.encode()])
         if not found:
             raise LetterNotFound(f"no dead letter {id_!r}: `acts dead list` shows those there are")
@@ -459,13 +459,13 @@ class DeadLetters:
         self._tell("dropped", letters)
 
     def counts(self) -> Counter[str]:
-        """How many each run has."""
+        """Count the letters of each run."""
         with redis_errors(self._settings):
             ids: Any = self._redis.zrange(self._times, 0, -1)
         return Counter(id_.decode().partition(":")[0] for id_ in ids)
 
     def forget_runs(self, runs: Set[str]) -> None:
-        """Forget those of runs that are deleted."""
+        """Forget the letters of runs that are deleted."""
         with redis_errors(self._settings):
             ids: Any = self._redis.zrange(self._times, 0, -1)
             names = [id_ for id_ in ids if id_.decode().partition(":")[0] in runs]
@@ -474,13 +474,13 @@ class DeadLetters:
                 self._redis.zrem(self._times, *page)
 
     def forget_instances(self, run: str, instances: Set[str]) -> int:
-        """Forget those of instances of a run; returns how many there were."""
+        """Forget the letters of instances of a run; returns how many there were."""
         found = [letter.call for letter in self.list(run) if letter.call.instance in instances]
         self.forget_calls(found)
         return len(found)
 
     def forget_calls(self, calls: Iterable[CallId]) -> None:
-        """Forget those of calls, such as are carried out again."""
+        """Forget the letters of calls, such as are run again."""
         for names in batches((call.idempotency_key for call in calls), AT_ONCE):
             with redis_errors(self._settings), self._redis.pipeline(transaction=True) as pipeline:
                 pipeline.hdel(self._letters, *names)
