@@ -103,14 +103,14 @@ def absence(
 
 
 def _writing(lane: LaneState, place: Reference) -> Iterator[Call]:
-    """The calls that were to write at a place, above or below it."""
+    """List the calls that were to write at a place, above or below it."""
     return (call for call in lane.known.values() if any(one.overlaps(place) for one in call.written))
 
 
 def _writers(
     lanes: Sequence[LaneState], place: Reference, at_work: Collection[tuple[str | None, int]]
 ) -> Iterator[AbsentWriter]:
-    """Those of a place, then those of what they were skipped for or wait for, breadth first."""
+    """Yield the writers of a place, then those of what these were skipped for or wait for, breadth first."""
     wanted: list[tuple[Reference, int | None]] = [(place, None)]
     seen = set[tuple[str | None, int]]()
     for asked, needed_by in wanted:

@@ -1,7 +1,7 @@
-"""The client for asyncio programs: the same as `Client`, awaited.
+"""The client for asyncio programs: `Client` with its methods awaited.
 
-Waiting for a run blocks on one connection of the event loop's, and holds no thread; everything else is short and
-is done by the plain client in a thread. An order that has begun is carried out also when its coroutine is cancelled.
+Waiting for a run blocks on one connection of the event loop, and holds no thread; everything else is short, and the
+plain client does it in a thread. An order that has begun is finished even if its coroutine is cancelled.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 
-# The methods of the asyncio classes, made from those of the plain ones: each is carried out in a thread.
-#
-# One that has begun is carried out to its end also when its coroutine is cancelled.
+# The methods of the asyncio classes, made from the plain ones: each runs in a thread.
 
 S = TypeVar("S", covariant=True)
 U = TypeVar("U")
@@ -54,7 +52,7 @@ class Twin(Generic[S]):
 
 
 def awaited(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Twin[S], P], Coroutine[Any, Any, T]]:
-    """The same method, awaited."""
+    """Make a method that runs this one in a thread, and is awaited."""
 
     @wraps(method)
     async def twin(self: Twin[S], /, *args: P.args, **named: P.kwargs) -> T:
@@ -66,7 +64,7 @@ def awaited(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Twin
 def iterated(
     method: Callable[Concatenate[S, P], Iterator[T]],
 ) -> Callable[Concatenate[Twin[S], P], AsyncIterator[T]]:
-    """The same method, for `async for`."""
+    """Make an asynchronous generator of a method that gives an iterator."""
 
     @wraps(method)
     async def twin(self: Twin[S], /, *args: P.args, **named: P.kwargs) -> AsyncIterator[T]:
@@ -79,7 +77,7 @@ def iterated(
 def converted(
     method: Callable[Concatenate[S, P], T], convert: Callable[[Any, T], U]
 ) -> Callable[Concatenate[Twin[S], P], Coroutine[Any, Any, U]]:
-    """The same method, awaited; `convert(twin, result)` gives the asyncio counterpart of what it returns."""
+    """Make a method that is awaited, and returns `convert(twin, result)`: the asyncio counterpart of a result."""
 
     @wraps(method)
     async def twin(self: Twin[S], /, *args: P.args, **named: P.kwargs) -> U:
@@ -89,14 +87,14 @@ def converted(
 
 
 async def in_threads(values: Iterator[T]) -> AsyncIterator[T]:
-    """What an iterator gives that blocks."""
+    """Iterate in threads over values that block."""
     while some := await to_thread(list, islice(values, limits.ASYNC_CLIENT_AT_ONCE)):
         for value in some:
             yield value
 
 
 def _returning(twin: Callable[P, T], annotation: str) -> Callable[P, T]:
-    """The method, saying of itself that it returns this."""
+    """Give a method another return annotation in its signature."""
     shown = inspect.signature(twin).replace(return_annotation=annotation)
     twin.__signature__ = shown  # type: ignore[attr-defined]  # asked for by `inspect`
     return twin
@@ -172,7 +170,7 @@ class AsyncClient(Twin[Client]):
         solution: Mapping[str, Any] | None = None,
         **options: Unpack[SubmissionOptions],
     ) -> AsyncRun:
-        """As `Client.submit`."""
+        """Submit like `Client.submit`."""
         return self.run_of(await to_thread(partial(self._plain.submit, context, solution, **options)))
 
     @overload
@@ -182,7 +180,7 @@ class AsyncClient(Twin[Client]):
     async def submit_document(self, value: Any, **options: Unpack[SubmissionOptions]) -> AsyncRun: ...
 
     async def submit_document(self, value: Any, **options: Unpack[SubmissionOptions]) -> AsyncRun:
-        """As `Client.submit_document`."""
+        """Submit like `Client.submit_document`."""
         return self.run_of(await to_thread(partial(self._plain.submit_document, value, **options)))
 
     submit_plan = converted(Client.submit_plan, _async_run)
@@ -231,13 +229,13 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
         return await self.result()
 
     async def ended(self, timeout_seconds: float | None = None) -> None:
-        """As `wait`, and read nothing of what it has come to."""
+        """Wait until the run has ended, and do not read its result. Raises `TimeoutError`."""
         await to_thread(self._plain.require)
         async for _ in self._arrivals.end(Deadline(self.id, timeout_seconds)):
             pass
 
     async def result(self, at: str | None = None, *, waits: bool = False) -> Result[OutputT]:
-        """Status, values and calls of the run; as `Run.result`."""
+        """Read status, values and calls of the run, like `Run.result`."""
         return await to_thread(self._plain.result, at, waits=waits)
 
     async def follow(
@@ -262,7 +260,7 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
         every: bool = False,
         ticks: bool = False,
     ) -> AsyncIterator[LogEntry]:
-        """The messages in order; as `Run.log`. Raises `InstanceNotFound`."""
+        """Yield the messages in order, like `Run.log`. Raises `InstanceNotFound`."""
         reading = await to_thread(self._plain.reading, instance, audit=audit, every=every, ticks=ticks)
         with redis_errors(self._settings):
             async for shown in in_threads(reading.past()):

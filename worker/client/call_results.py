@@ -1,4 +1,4 @@
-"""How single calls of a run stand, folded from its log."""
+"""The results of single calls of a run, folded from its log."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _SECOND: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times of one call, as far as the log has them; all in ms, moments by the server's clock."""
+    """The times of one call, as far as the log has them: in ms, moments by the server's clock."""
 
     ended_ms: int | None = None
     took_ms: int | None = None
-    """For how long its last attempt was at work."""
+    """How long its last attempt was at work."""
     ready_ms: int | None = None
-    """When all that it waited for had ended, a person's decision included."""
+    """When everything that it waited for had ended, a person's decision included."""
     attempts: int | None = None
-    """How often it was begun, where it was carried out."""
+    """How many attempts began."""
 
     @property
     def began_ms(self) -> int | None:
@@ -49,13 +49,13 @@ class Timing:
 
     @property
     def waited_ms(self) -> int | None:
-        """For how long it could have run and had not begun: in a queue, for a slot, for its next attempt."""
+        """How long it could have run and had not begun: in a queue, for a slot, for its next attempt."""
         if self.began_ms is None or self.ready_ms is None:
             return None
         return max(self.began_ms - self.ready_ms, 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON: what is not known is null."""
+        """Write the times as JSON; null stands for unknown ones."""
         return {
             "began": _date(self.began_ms),
             "ended": _date(self.ended_ms),
@@ -66,7 +66,7 @@ class Timing:
 
 
 def timing_of(id_: str, spent: Spent | None, *, since_ms: int | None = None) -> Timing:
-    """Of the call that has ended with that entry; `since_ms` is when it could begin, where that is known."""
+    """Make the timing of a call that has ended with that entry; `since_ms` is when it could begin, where known."""
     took_ms, attempts = (spent.took_ms, spent.attempts) if spent is not None else (None, None)
     return Timing(moment_ms(id_), took_ms, since_ms, attempts)
 
@@ -89,7 +89,7 @@ CANCELLED: Final = "the run was cancelled"
 UNKNOWN: Final = "Unknown"
 """The type of the error of a call that was at work when its run was ended: nobody heard of its end (SPEC R4.11)."""
 STOPPED: Final = "Stopped"
-"""That of a call whose attempts had failed when its run was ended, and that was to be tried again."""
+"""The type of the error of a call that waited for its next attempt when its run was ended."""
 
 
 def cut_short(reason: str, condition: Condition | None = None) -> dict[str, str]:
@@ -115,27 +115,26 @@ class CallResult:
     child: str | None = None
     """The run that has answered it, or is to (SPEC R9.3)."""
     elements: Elements | None = None
-    """Of a call that is carried out for each element, and has begun."""
+    """The elements of a call that runs for each of them, and has begun."""
     timing: Timing | None = None
     """When it began and ended, where it has."""
     worker: str | None = None
-    """Which worker has carried it out (SPEC R11.9); None before that, and where none has: it was sent and forgotten,
-    answered by a person, skipped, or is carried out for each element by several.
+    """The worker that has run it (SPEC R11.9); None before that, and where no single worker has: it was sent and
+    forgotten, answered by a person, skipped, or runs for each element.
     """
     version: str | None = None
-    """Which version of its code that was; None where a model has answered, too."""
+    """The version of its code that has run; None also where a model has answered."""
     cost: Mapping[str, Any] | None = None
     """What asking models for it has cost: `requests`, `tokens` that were charged, `usage`, `seconds`, `money` and
     `currency` where the price is known, the `model` of a single request, `calls`, how many its run has started (SPEC
     R13.3).
     """
     stale: bool = False
-    """Whether it has read what a retry may have written otherwise since (SPEC R11.8)."""
+    """Whether the call has read values that a retry may have changed since (SPEC R11.8)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; `tick` is there in a loop only, `child` if a child run answers the call, `elements` if it has
-        `_each`, `timing` if it has begun or ended, `cost` where a model was asked,
-        `stale` where it is.
+        """Write the call as JSON; `tick` is there in a loop only, `child` if a child run answers the call, `elements` if
+        it has `_each`, `timing` if it has begun or ended, `cost` where a model was asked, `stale` where it is.
         """
         tick = {"tick": self.tick} if self.tick is not None else {}
         child = {"child": self.child} if self.child is not None else {}
@@ -185,7 +184,7 @@ class LaneCalls:
         self._stopped = End("", Status.SKIPPED, None, reason, None) if reason is not None else None
 
     def of(self, instance: str | None) -> Iterator[CallResult]:
-        """Those of an instance, or the global ones."""
+        """Yield the calls of an instance, or the global ones."""
         lane = self._run.lanes[instance]
         before = self._calls_before(lane.record, instance) if self._waits and lane.records else _NONE
         ticks = lane.ticks
@@ -258,13 +257,13 @@ _NOTHING: Final = Snapshot({}, {})
 
 
 class Changes:
-    """Finds them in the entries of a log, which are given in order."""
+    """Finds what decisions have changed in the entries of a log, which are given in order."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str | None, int | None], Snapshot] = {}
 
     def of(self, entry: Entry) -> dict[str, Any]:
-        """What the decision changed that an entry says, or {}.
+        """Say what the decision in an entry changed; {} for another entry.
 
         `parameters` is a list of {pointer, old, new}, each of the two left out where there is none; `scopes` is
         {old: the kinds that were shown, new}; `calls` are those that stand in for it.
@@ -290,7 +289,7 @@ def _changed(ruling: Ruling, shown: Snapshot) -> Iterator[tuple[str, Any]]:
 
 
 def _differences(old: Any, new: Any, *at: str) -> Iterator[dict[str, Any]]:
-    """Where two values differ: within objects key by key, lists as they are."""
+    """Yield the differences of two values: within objects key by key, lists as a whole."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in dict.fromkeys([*old, *new]):
             if key in old and key in new:
@@ -316,10 +315,10 @@ class CallEnd:
     call: Mapping[str, Any] | None = None
     """The call as it was written, where the entry has no message that tells it."""
     code: Code | None = None
-    """Which worker has carried it out, with which version of its code (SPEC R11.9)."""
+    """The worker that has run it, and the version of its code (SPEC R11.9)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Write the end as JSON."""
         call = {"call": dict(self.call), "reason": self.reason} if self.call is not None else {}
         code = {"worker": self.code.worker, "version": self.code.version} if self.code is not None else {}
         return {"index": self.index, "status": self.status, "timing": self.timing.to_dict(), **code, **call}
@@ -335,7 +334,7 @@ class LogEntry:
     audit: AuditRecord | None = None
     end: CallEnd | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """What whoever decided on a held call has changed (see `changes`), where `audit` says who that was."""
+    """What a decision on a held call has changed (see `Changes`); `audit` says who decided."""
     tick: Event | None = None
     """That a tick of the loop was asked, answered, or has ended; with an answer, `message` is its solution."""
 
@@ -363,17 +362,17 @@ class LogReading:
         if self._run is not None:
             self._run.feed(history.lane(None))
         self._read = id_key(self._run.shared.last) if self._run is not None else (0, 0)
-        """So far the global lane was read."""
+        """The id up to which the global lane was read."""
 
     def past(self) -> Iterator[LogEntry]:
-        """What is shown of what has happened. Raises `RedisError`."""
+        """Yield what is shown of the log so far. Raises `RedisError`."""
         entries = self._history.entries() if self._instance is None else self._history.lane(self._instance)
         for entry in entries:
             self.seen = entry.id
             yield from self._shown(entry)
 
     def shown(self, entry: Entry) -> list[LogEntry]:
-        """What is shown of an entry that came later; give it all of them, in order."""
+        """List what is shown of an entry that came later; pass it every entry, in order."""
         shown = list(self._shown(entry))
         return shown if self._instance in (None, entry.instance) else []
 
@@ -391,7 +390,7 @@ class LogReading:
             yield LogEntry(entry.id, entry.instance, entry.message or {}, audit, end, changes, tick)
 
     def _code(self, entry: Entry) -> Code | None:
-        """Who has carried out the call that ends with an entry."""
+        """The worker and version of code that have run the call that ends with an entry."""
         if entry.code is not None and entry.code not in self._codes:
             self._codes = self._history.codes()
         return self._codes.get(entry.code) if entry.code is not None else None

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 _DONE: Final = {"paused": "paused", "running": "resumed", "cancelled": "cancelled"}
-"""What was done, by the status wanted."""
+"""The verb of the audit record, by the status that is set."""
 
 
 class Control:
@@ -66,15 +66,15 @@ class Control:
         self._follow(Control.pause)
 
     def resume(self) -> None:
-        """Go on, as far as was left while the run was paused. Raises as `pause` does.
+        """Go on with what was left while the run was paused. Raises what `pause` raises.
 
         Should this process die in between, the workers' sweep publishes what it has not.
         """
         self._go_on(self._change("running"))
 
     def approve(self, amended: str, order: AuditRecord) -> bool:
-        """Go on since the plan was approved that was read when `amended` of the run's state was this; whether it still
-        was. Raises as `pause` does.
+        """Go on with the plan that was read when the field `amended` of the state was this; False where it has changed
+        since. Raises what `pause` raises.
         """
         try:
             lanes = self._change("running", order, approves=amended)
@@ -84,7 +84,7 @@ class Control:
         return True
 
     def cancel(self) -> None:
-        """End the run as it stands, whatever is at work. Raises as `pause` does."""
+        """End the run now, whatever is at work. Raises what `pause` raises."""
         self._change("cancelled")
         with redis_errors(self._settings):
             [born] = self._store.fields("submitted")

@@ -1,4 +1,4 @@
-"""People: what waits for a person in a run, and deciding on it (SPEC R14).
+"""Decisions of people on what waits for them in a run (SPEC R14).
 
 A decision is one step (lua/control.lua): the first one counts, from whichever person and process. It marks the
 call's lane, so should the client die after it, the workers' sweep publishes that.
@@ -162,7 +162,7 @@ class People:
         return self._same(id_, ruling)
 
     def _held(self, id_: CallId) -> HeldCall | None:
-        """The call, where it waits for a person."""
+        """Read a call that waits for a person; None where it does not."""
         return next(read_held(self._store.redis, self._store.keys, only=id_.member), None)
 
     def _seen(self, id_: CallId, shown: str | None) -> HeldCall | None:
@@ -186,7 +186,7 @@ class People:
         return found
 
     def _unfit(self, value: Any) -> Iterator[Problem]:
-        """What keeps a value that a person gives from being taken at all."""
+        """List what is wrong with a value that a person has given, whatever it is for."""
         return one_message_problems(value, limits_of(self._settings))
 
     def _decide(self, id_: CallId, ruling: Ruling, by: str | None, seen: HeldCall | None) -> str:
@@ -209,7 +209,7 @@ class People:
         return audit_record(self._settings, ruling.verdict.value, call=id_.name).by(by)
 
     def _same(self, id_: CallId, ruling: Ruling) -> str:
-        """The id of the decision that was made already, where it is the same. Raises what speaks against this one."""
+        """Find the id of an equal decision that was made before. Raises why this one cannot be made."""
         name = id_.name
         status = self._store.status()
         entries = self._store.lane(id_.instance)
@@ -268,7 +268,7 @@ class People:
         return call, run.definition.tools.get(call.tool), held[-1]
 
     def _misfits(self, parameters: Mapping[str, Any], call: Call, tool: Tool | None) -> Iterator[Problem]:
-        """What is wrong with other parameters for a call (SPEC R4.1): they are values, and nothing in them is read."""
+        """List what is wrong with other parameters for a call (SPEC R4.1): they are values, without references."""
         if unfit := list(self._unfit(parameters)):
             yield from unfit
             return
@@ -368,7 +368,7 @@ class PlanControl:
 
 
 def _plan_of(run: RunState) -> dict[str, Any]:
-    """What is to be done in a run of which nothing has begun. The digest is of the calls, and of all that they name."""
+    """Describe the calls of a run that has not begun. The digest is of the calls, and of everything that they name."""
     lanes = run.lanes.values()
     left = {index: call for lane in lanes for index, call in lane.known.items() if lane.end(index) is None}
     calls = [dict(left[index].raw) for index in sorted(left)]

@@ -120,14 +120,14 @@ def blocking(found: AsyncIterator[T]) -> Iterator[T]:
 
 
 class Deadline:
-    """How long to wait for the end of a run; without a time, for ever."""
+    """A limit to waiting for the end of a run; without a time there is none."""
 
     def __init__(self, run: str, timeout_seconds: float | None) -> None:
         self._run = run
         self._at = time.monotonic() + timeout_seconds if timeout_seconds is not None else None
 
     def block_ms(self) -> int:
-        """How long one reading may block. Raises `TimeoutError`."""
+        """Say how long one reading may block. Raises `TimeoutError`."""
         if self._at is None:
             return limits.PROGRESS_BLOCK_MS
         left = int((self._at - time.monotonic()) * 1000)
@@ -173,9 +173,9 @@ class Event:
     child: str | None = None
     """The child run that answers the call."""
     run: str | None = None
-    """Of an event in a child run, that run; its index, tick and id are those of that run."""
+    """The child run in which it happened, if any; index, tick and id are then of that run."""
     tick: int | None = None
-    """Of a loop, where the event is about one."""
+    """The tick of a loop that the event is about."""
     text: str | None = None
     """What has come of the output, which stands `at` so many characters behind its beginning; what came before, up to
     there, stays. Where a † comes in it, what follows is known with the end of the tick alone.
@@ -201,7 +201,7 @@ class Event:
 
 
 class Progress:
-    """The progress of one run. All of it raises `RunNotFound` and `InfrastructureError`."""
+    """The progress of one run. Every method raises `RunNotFound` and `InfrastructureError`."""
 
     def __init__(self, run: str, redis: Redis, settings: Settings) -> None:
         self._run = run
@@ -213,15 +213,15 @@ class Progress:
             pass
 
     def entries(self, after: str) -> Iterator[Entry]:
-        """The entries of the log behind an id, as they come, until the run has ended."""
+        """Yield the entries of the log behind an id, as they come, until the run has ended."""
         for _, entry in blocking(self._arrivals.entries(after, Deadline(self._run, None))):
             yield entry
 
     def events(
         self, after: str, *, has_children: bool = False, timeout_seconds: float | None = None
     ) -> Iterator[Event]:
-        """Every event behind an id, as it happens, until the run has ended; also those of child runs that begin behind
-        it. Raises `TimeoutError`.
+        """Yield every event behind an id, as it happens, until the run has ended; with `has_children` also events of
+        child runs that begin behind it. Raises `TimeoutError`.
         """
         deadline = Deadline(self._run, timeout_seconds)
         for run, entry in blocking(self._arrivals.entries(after, deadline, has_children=has_children)):
@@ -230,7 +230,7 @@ class Progress:
 
 
 def event_of(entry: Entry, run: str | None = None) -> Event | None:
-    """The event that an entry of the log tells of, or of that of a child run."""
+    """Make the event of an entry of the log, or None; `run` is the child run that it is of."""
     event = _event_of(entry)
     return replace(event, run=run) if event is not None and run is not None else event
 
@@ -257,7 +257,7 @@ def _event_of(entry: Entry) -> Event | None:
 
 
 def _loop_event(entry: Entry) -> Event | None:
-    """The event of an entry of a loop: the first thing that it says, with the output where the loop has ended by it."""
+    """Make the event of the first thing that an entry of a loop says, with the output if the loop has ended."""
     id_, tick = entry.id, entry.tick
     match entry.loop:
         case (RequestRecorded(), *_):

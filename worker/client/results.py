@@ -1,4 +1,4 @@
-"""What a run has come to, folded from its log: the shape that `acts run --json` prints."""
+"""The result of a run, folded from its log: the shape that `acts run --json` prints."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _URGENT: Final = ("failed", "held", "running", "waiting", "skipped")
 
 
 def counted(statuses: Iterable[str]) -> str:
-    """How many calls stand how: `2 done, 1 failed`."""
+    """Count statuses in words: `2 done, 1 failed`."""
     return ", ".join(f"{count} {status}" for status, count in Counter(statuses).items())
 
 
 def html(document: Mapping[str, Any]) -> str:
-    """A result, from its document (`Result.to_dict`), as two tables: its calls, and what each instance has come to."""
+    """Write a result (`Result.to_dict`) as two tables in HTML: its calls, and the data of each instance."""
     calls = sorted(
         document["calls"], key=lambda call: _URGENT.index(call["status"]) if call["status"] in _URGENT else len(_URGENT)
     )
@@ -100,7 +100,7 @@ DELETED: Final = "deleted"
 
 
 def deleted_instances(field: str | None) -> list[str]:
-    """The instances of a run that were deleted, by the field `deleted` of its state."""
+    """Read the instances of a run that were deleted from the field `deleted` of its state."""
     found: list[str] = json.loads(field) if field is not None else []
     return found
 
@@ -108,7 +108,7 @@ def deleted_instances(field: str | None) -> list[str]:
 def instance_statuses(
     instances: Iterable[str], calls: Iterable[CallResult], status: str, stopped: str | None
 ) -> dict[str, str]:
-    """How each instance stands in a run of this status.
+    """Work out the status of each instance of a run that has this status.
 
     `stopped` is the reason of calls that had not ended when the run was: their instances are `cancelled`, or
     `failed` where a limit has ended the run. What failed in the ticks of a loop counts no more once its output was
@@ -122,8 +122,8 @@ def instance_statuses(
 
 
 def instance_status(calls: Set[str], run: str) -> str:
-    """That of an instance whose calls have these statuses, in a run of this one; `stopped` are those that had not ended
-    when the run was.
+    """Work out the status of an instance from those of its calls and of its run; `stopped` is the status of calls that
+    had not ended when the run was.
     """
     if "stopped" in calls and run == "cancelled":
         return "cancelled"
@@ -223,8 +223,8 @@ def status_of(store: RunStore) -> dict[str, Any]:
 
 
 def counts_of(state: Mapping[str, str], *, held: int = 0, asking: int = 0) -> dict[str, int]:
-    """The calls of a run counted by their statuses, from its state: so many are held, which count as waiting where that
-    is not said; `asking` are at work and no calls.
+    """Count the calls of a run by status, from its state. `held` calls count as waiting where no number is passed;
+    `asking` counts requests to models, which are at work and no calls.
     """
     counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
     left = int(state["total"]) - counts.total()
@@ -251,10 +251,10 @@ def is_cut_short(state: Mapping[str, str]) -> bool:
 
 
 def status_in(result: Result, *, instances: bool) -> dict[str, Any]:
-    """The same, as a result has it; with `instances` also how each stands, where it has some."""
+    """The answer of `Run.status`, from a result; with `instances` also the status of each."""
     calls = dict(Counter(call.status for call in result.calls))
-    told = {"run": result.run, "status": result.status, "calls": calls}
-    return told | ({"instance_status": dict(result.instance_status)} if instances and result.instances else {})
+    status = {"run": result.run, "status": result.status, "calls": calls}
+    return status | ({"instance_status": dict(result.instance_status)} if instances and result.instances else {})
 
 
 def _stage(state: Mapping[str, str]) -> str:
@@ -288,7 +288,7 @@ class TickResult:
     """What its requests have cost (SPEC R13.12)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; `set_aside` is there only where there is a reason."""
+        """Write the tick as JSON; `set_aside` is there only where there is a reason."""
         return {
             "tick": self.tick,
             "model": self.model,
@@ -313,7 +313,7 @@ class Result(Generic[OutputT]):
     instances: Mapping[str, Mapping[str, Any]]
     calls: Sequence[CallResult]
     instance_status: Mapping[str, str] = field(default_factory=dict)
-    """How each instance stands (SPEC R11.8): completed, failed, running, held, paused or cancelled."""
+    """The status of each instance (SPEC R11.8): completed, failed, running, held, paused or cancelled."""
     conflicts: Sequence[str] = field(default=())
     """Operations that could not be applied (SPEC R3.4), as text."""
     reason: str | None = None
@@ -325,7 +325,7 @@ class Result(Generic[OutputT]):
     cost: Cost | None = None
     """What asking models has cost in all, by its loop, its calls and their child runs (SPEC R13.12)."""
     background: Background | None = None
-    """How what it has sent and not awaited stands (SPEC R5.1); None where that is nothing, or at a past moment."""
+    """The calls that it has sent and not awaited (SPEC R5.1); None where there are none, or at a past moment."""
     plain_output: Any = MISSING
     """The output as JSON, where `output` is an object of the class that was submitted as the schema."""
 
@@ -374,7 +374,7 @@ class Result(Generic[OutputT]):
 
 
 class Assembly:
-    """A result in the making: it is fed with a run's log, now or as of a past id, and keeps no entry.
+    """A result in the making: fed with the log of a run, now or as of a past id, it keeps no entry.
 
     What was under way at a past moment is not in the log: such calls count as waiting. Those that were when the run was
     ended are known for good.
@@ -386,7 +386,7 @@ class Assembly:
         self._codes: Mapping[int, Code] = {}
 
     def feed(self, entries: Iterable[Entry], codes: Mapping[int, Code]) -> None:
-        """Take in entries, the next ones; `codes` say who has carried calls out, by number."""
+        """Take in the next entries; `codes` are the workers that have run calls, by number."""
         self._state.feed(entries)
         self._codes = codes
 
@@ -426,7 +426,7 @@ class Assembly:
 
 
 def _cost(run: RunState, status: str) -> Cost | None:
-    """What asking models has cost in all. One that was under way when the run ended counts as it was estimated."""
+    """Add up what models have cost. A request that was under way when the run ended counts as it was estimated."""
     if (loop := run.loop) is not None:
         return loop.cost + loop.open_cost if status in ENDED_STATUSES else loop.cost
     costs = [Cost.read(call.cost) for lane in run.lanes.values() for call in lane.calls.values() if call.cost]
@@ -449,7 +449,7 @@ def _tick_result(tick: Tick, calls: Iterable[int]) -> TickResult:
 
 
 def _output(definition: Definition, status: str, fold: Fold) -> tuple[Any, str | None]:
-    """The output with its references read when all calls have ended, and what stands against it (SPEC R4.9)."""
+    """The output, its references resolved when all calls have ended, and why it cannot be had (SPEC R4.9)."""
     output = definition.output
     if status not in ("completed", "failed"):
         return (None if holds_references(output) else output), None

@@ -98,7 +98,7 @@ class ReadableRun(Generic[OutputT]):
         return typed(result, self.output_type)
 
     def ended(self, timeout_seconds: float | None = None) -> None:
-        """As `wait`, and read nothing of what it has come to."""
+        """Block until the run has ended, and do not read its result. Raises `TimeoutError`."""
         self._progress.wait(Deadline(self.id, timeout_seconds))
 
     def wait(self, timeout_seconds: float | None = None) -> Result[OutputT]:
@@ -172,7 +172,7 @@ class ReadableRun(Generic[OutputT]):
             yield from reading.shown(entry)
 
     def reading(self, instance: str | None, *, audit: bool, every: bool, ticks: bool) -> LogReading:
-        """What reads the log for `log`. Raises `RunNotFound`, `InstanceNotFound`."""
+        """Make the reader of the log for `log`. Raises `RunNotFound`, `InstanceNotFound`."""
         self._hold(instance)
         with redis_errors(self._settings):
             return LogReading(self._store, instance, audit=audit, every=every, ticks=ticks)
@@ -268,7 +268,7 @@ class Run(ReadableRun[OutputT]):
     def __init__(
         self, run: str, redis: Redis, settings: Settings, publisher: Opened, check: Check, since: str | None = None
     ) -> None:
-        """As `ReadableRun`."""
+        """Take what `ReadableRun` takes, and what orders need."""
         super().__init__(run, redis, settings, since)
         self._publisher = publisher
         self._check = check
@@ -295,7 +295,7 @@ class Run(ReadableRun[OutputT]):
         return f"<Run {self.id}>"
 
     def _plain(self, value: Any) -> Any:
-        """What a caller has given, with exact types."""
+        """Copy a value of the caller with exact types."""
         return plain(value, limits_of(self._settings))
 
     @cached_property
@@ -343,10 +343,10 @@ class Run(ReadableRun[OutputT]):
         Raises `protocol.Rejected`, and then nothing was added; `NoLoop`, `RunOver`.
         """
         self._state()
-        given = files_of(self._settings, files)
-        said = given.put_into(self._plain(messages_of(message)))
+        shown = files_of(self._settings, files)
+        messages = shown.put_into(self._plain(messages_of(message)))
         with redis_errors(self._settings):
-            self._loop.say(said, given.contents)
+            self._loop.say(messages, shown.contents)
 
     def asked(self, tick: int) -> dict[str, Any]:
         """What the model was asked in a tick of a loop: `messages`, `schema`, `config`, `digest` (SPEC R12.9).
@@ -486,7 +486,7 @@ class Run(ReadableRun[OutputT]):
     def fork(self, at: str | None = None, *, paused: bool = False) -> Run:
         """A new run that goes on from where this one was at an id, or is now (SPEC R11.2). Raises `RunNotFound`.
 
-        Calls that had ended then, or were sent and forgotten, are not carried out again; all others are.
+        Calls that had ended then, or were sent and forgotten, do not run again; all others do.
         """
         from .fork import Forker
 
@@ -528,8 +528,8 @@ class Run(ReadableRun[OutputT]):
         downstream: bool = False,
         effects: bool = False,
     ) -> Retried:
-        """Carry out failed calls again, in this run: all, or those of an index or an instance, and what was skipped for
-        them. Calls that have read values which may change now are stale, and are carried out again with `downstream`;
+        """Run failed calls again, in this run: all, or those of an index or an instance, and what was skipped for them.
+        Calls that have read values which may change now are stale, and run again with `downstream`;
         calls with effects, and what was sent and forgotten, only with `effects`. With `skip` failed calls count as done
         with `value`. Raises `NothingToRetry`, `Rejected`, `RunOver`, `BeingAmended`, `InstanceNotFound`.
         """
@@ -543,7 +543,7 @@ class Run(ReadableRun[OutputT]):
     def would_retry(
         self, *, call: int | None = None, instance: str | None = None, downstream: bool = False, effects: bool = False
     ) -> Retried:
-        """What `retry` would do as things stand; nothing is changed. Raises as `retry`."""
+        """Say what `retry` would do now, and change nothing. Raises what `retry` raises."""
         from .retrying import Choice, Extent, Retrier
 
         self._state()
@@ -583,7 +583,7 @@ _STYLES: Final = {
     "held": "stroke:#c80,stroke-width:2px",
     "skipped": "stroke-dasharray:4 4",
 }
-"""Of the nodes of calls that stand like that, the worst first."""
+"""The styles of nodes by the status of their calls, the worst first."""
 
 
 def draw(result: Result, child: Callable[[str], Result | None] = lambda _: None) -> str:

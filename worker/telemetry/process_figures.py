@@ -1,6 +1,6 @@
 """What a worker's process has done since it began, and has at work: counters, histograms and gauges of its own.
 
-Each thing is counted by one process: an attempt by the one that carries it out, the end of a call by the one that
+Each thing is counted by one process: an attempt by the one that runs it, the end of a call by the one that
 commits it, the end of a run by the one that takes it from the list. So the sum over all processes is the whole.
 
 Names of tools, codes and models come from submissions too: a process shows a bounded number of them, and the rest
@@ -110,11 +110,11 @@ class ProcessFigures(Figures, Collector):
         registry.register(self)
 
     def describe(self) -> Iterator[Metric]:
-        """What there is."""
+        """Yield the metrics that there are."""
         yield from self._kept.collect()
 
     def collect(self) -> Iterator[Metric]:
-        """As it is now."""
+        """Yield the metrics of now."""
         self._add_up()
         yield from self._kept.collect()
 
@@ -136,42 +136,42 @@ class ProcessFigures(Figures, Collector):
             self._add_up()
 
     def call_ended(self, tool: str, status: str) -> None:
-        """Count it."""
+        """Count a call that has ended."""
         self._count(self._calls, tool, status)
 
     def attempt_began(self, code: str) -> None:
-        """Count it as at work."""
+        """Count an attempt as at work."""
         self._count(self._at_work, code)
 
     def attempt_ended(self, code: str, outcome: str, seconds: float) -> None:
-        """Count it, and note how long it took; of one that was cancelled that says nothing."""
+        """Count an attempt, and note how long it took unless it was cancelled."""
         self._count(self._at_work, code, number=-1)
         self._count(self._attempts, code, outcome)
         if outcome != "cancelled":
             self._timed.append((self._took, code, "", seconds))
 
     def task_taken(self, queue: str) -> None:
-        """Count it as in hand."""
+        """Count a task as in hand."""
         self._count(self._in_hand, queue)
 
     def task_answered(self, queue: str) -> None:
-        """Count it no more."""
+        """Count a task as in hand no more."""
         self._count(self._in_hand, queue, number=-1)
 
     def waited(self, queue: str, code: str, seconds: float) -> None:
-        """Note how long."""
+        """Note how long a task lay in a queue."""
         self._timed.append((self._waits, queue, code, seconds))
 
     def committed(self, seconds: float) -> None:
-        """Note how long it took."""
+        """Note how long a commit took."""
         self._timed.append((self._commits, "", "", seconds))
 
     def run_ended(self, status: str) -> None:
-        """Count it."""
+        """Count a run that has ended."""
         self._runs[status,].inc()
 
     def model_answered(self, model: str, tokens: Tokens | None, nanodollars: int | None, seconds: float) -> None:
-        """Count the request, its tokens and its price."""
+        """Count an answered request, its tokens and its price."""
         name = self._model_name(model)
         self._requests[name, "answered"].inc()
         self._answers[name,].observe(seconds)
@@ -183,7 +183,7 @@ class ProcessFigures(Figures, Collector):
             self._dollars[name,].inc(nanodollars * _NANO)
 
     def model_failed(self, model: str, error: str) -> None:
-        """Count the request."""
+        """Count a failed request."""
         self._requests[self._model_name(model), error].inc()
 
 
@@ -195,7 +195,7 @@ class _Refusals(Collector):
     """What this process has refused, which is counted in any case."""
 
     def collect(self) -> Iterator[Metric]:
-        """As it is now."""
+        """Yield the number of refusals."""
         found = CounterMetricFamily(
             "acts_refusals", "Messages and commands that this process has refused.", labels=["kind"]
         )

@@ -180,7 +180,7 @@ def _number(name: str, otherwise: int) -> int:
 
 @contextmanager
 def _heard() -> Iterator[list[str]]:
-    """The lines that exporters log meanwhile: they say there why something failed."""
+    """Collect the lines that exporters log: they say why an export failed."""
     lines: list[str] = []
 
     class Hearing(logging.Handler):
@@ -205,12 +205,12 @@ def _heard() -> Iterator[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What has come of a run."""
+    """The export of one run."""
 
     run: str
     trace: str
     spans: int
-    """How many; none of a run that the sampler leaves out."""
+    """How many spans were sent; none of a run that the sampler leaves out."""
     has_ended: bool
     children: tuple[str, ...] = ()
     fault: str | None = None
@@ -218,7 +218,7 @@ class Exported:
 
 
 class TraceExport:
-    """Exports the runs of a backend. All of it raises `RedisError` and `NotExported`."""
+    """Exports the runs of a backend. Every method raises `RedisError` and `NotExported`."""
 
     def __init__(self, redis: Redis, prefix: str, sender: SpanSender) -> None:
         self._redis = redis
@@ -263,7 +263,7 @@ class TraceExport:
         self._since_ms = now_ms - WRITING_MS
 
     def _due(self, runs: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Those that are to be exported, each with its end."""
+        """Yield the runs that are to be exported, each with the time of its end."""
         for page in batches(sorted(runs), AT_ONCE):
             states = self._runs.fields(page, "status", "finished", "traced")
             for run, (status, finished, traced) in zip(page, states, strict=True):
@@ -272,7 +272,7 @@ class TraceExport:
 
 
 def _spans(spans: RunSpans, store: RunStore, note_child: Callable[[str], None]) -> Iterator[Span]:
-    """The spans of a log, and by the way the child runs that it tells of."""
+    """Yield the spans of a log, and note the child runs that it names."""
     for entry in store.entries():
         if entry.child is not None:
             note_child(entry.child)

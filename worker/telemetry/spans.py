@@ -147,7 +147,7 @@ class _Known(NamedTuple):
     executor: Executor
     runner: str
     parameters: str | None
-    """As they were written, where content is asked for."""
+    """The parameters as they were written, where content is asked for."""
 
 
 @dataclass(slots=True)

@@ -77,7 +77,7 @@ class Reader:
         return await self.call(_run_of(path), lambda: self._page.answer(path, query))
 
     async def body(self, path: str, query: Mapping[str, str], owner: str | None = None) -> bytes:
-        """The same as the bytes of a response; with an `owner` only its own runs are there."""
+        """Make the bytes of a response; with an `owner` only its own runs are there."""
         return await self.call(_run_of(path), lambda: encoded(self._page.answer(path, query, owner)))
 
     async def call(self, run: str, ask: Callable[[], T]) -> T:
@@ -188,7 +188,7 @@ class Visitor:
     name: str
     rights: frozenset[Right]
     identity: Identity | None = None
-    """As a token has shown it."""
+    """The identity that a token has shown."""
 
     @property
     def only(self) -> str | None:

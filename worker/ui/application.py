@@ -46,16 +46,16 @@ _BACKOFF: Final = Backoff(0.5, 10.0)
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a viewer is told: `changed` with the overview, `unavailable` with an error, or `gone`."""
+    """An event for viewers: `changed` with the overview, `unavailable` with an error, or `gone`."""
 
     event: str
     data: bytes = field(compare=False)
     known: bytes = b""
-    """What is compared: two times that go on by themselves tell nobody anything."""
+    """The part of the data that is compared: two times in it change by themselves."""
 
 
 class Viewer:
-    """Somebody who looks at a run."""
+    """One page that follows a run."""
 
     def __init__(self, run: str, name: str = "") -> None:
         self.run = run
@@ -65,7 +65,7 @@ class Viewer:
         self._came = asyncio.Event()
 
     def tell(self, told: Told) -> None:
-        """Hand over what is new; what was not taken before is dropped."""
+        """Hand over an event; one that was not taken before is dropped."""
         self._newest = told
         self._came.set()
 
@@ -75,7 +75,7 @@ class Viewer:
         self._came.set()
 
     async def next(self, timeout_seconds: float) -> Told | None:
-        """What is new; None where nothing was for so long, or where it is over."""
+        """Wait for the next event; None where none came for so long, or where it is over."""
         try:
             await asyncio.wait_for(self._came.wait(), timeout_seconds)
         except TimeoutError:
@@ -87,14 +87,14 @@ class Viewer:
 
 @dataclass(slots=True)
 class _Followed:
-    """A run that somebody looks at."""
+    """A run with viewers."""
 
     viewers: set[Viewer] = field(default_factory=set)
     newest: Told | None = None
     task: asyncio.Task[None] | None = None
 
     def tell(self, told: Told) -> None:
-        """Tell all of what is new to them."""
+        """Hand an event to all viewers, if it is a new one."""
         if told != self.newest:
             self.newest = told
             for viewer in self.viewers:
@@ -102,10 +102,10 @@ class _Followed:
 
 
 class Following:
-    """The runs that are looked at. Use it in one event loop; `settings` say where runs are read."""
+    """The runs that have viewers. Use it in one event loop; `settings` say where runs are read."""
 
     def __init__(self, settings: Settings, reader: Reader, shares: Shares | None = None) -> None:
-        """`shares` are what each token's name may have of the viewers; without it any may have all."""
+        """`shares` limit how many viewers each token may have; without it a token may have all."""
         self._settings = settings
         self._reader = reader
         self._shares = shares or Shares(settings.ui_viewers, WATCHED)
@@ -115,12 +115,12 @@ class Following:
 
     @property
     def viewers(self) -> int:
-        """How many look at runs."""
+        """How many viewers there are."""
         return sum(len(followed.viewers) for followed in self._runs.values())
 
     async def join(self, run: str, name: str = "") -> Viewer:
-        """Somebody of that name looks at a run. Raises `Refused` where too many do, or he at too many; what
-        `Page.answer` raises where there is none.
+        """Add a viewer to a run, for the token of that name. Raises `Refused` where there are too many viewers, and
+        what `Page.answer` raises where there is no such run.
         """
         self._refuse_if_full()
         self._shares.take(name)
@@ -147,7 +147,7 @@ class Following:
             raise Refused(503, "TooManyViewers", f"{text}: try again later", {"Retry-After": "10"})
 
     def leave(self, viewer: Viewer) -> None:
-        """Look no longer; the last one takes the reader with him."""
+        """Take a viewer away; with the last one the reader ends."""
         viewer.leave()
         followed = self._runs.get(viewer.run)
         if followed is None or viewer not in followed.viewers:
@@ -160,7 +160,7 @@ class Following:
                 followed.task.cancel()
 
     async def close(self) -> None:
-        """End all, and the connections."""
+        """End all readers and viewers, and the connections."""
         self._is_closed = True
         tasks = {followed.task for followed in self._runs.values() if followed.task is not None}
         for followed in [*self._runs.values()]:
@@ -174,7 +174,7 @@ class Following:
         await self._redis.aclose()
 
     async def _follow(self, run: str, followed: _Followed) -> None:
-        """Tell the viewers of a run what is new, until it is gone."""
+        """Read a run and hand out events, until it is gone."""
         failures = 0
         while followed.viewers and not self._is_closed:  # a cancellation may be lost
             try:
@@ -214,14 +214,14 @@ _HEARTBEAT: Final = b": alive\n\n"
 
 
 class EventStream:
-    """The response that tells a viewer of a run."""
+    """The response that a viewer of a run gets."""
 
     def __init__(self, following: Following, viewer: Viewer) -> None:
         self._following = following
         self._viewer = viewer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until it is over."""
+        """Send events until it is over."""
         going = asyncio.create_task(self._until_gone(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
@@ -243,7 +243,7 @@ class EventStream:
 
 
 def _sent(told: Told | None) -> bytes:
-    """JSON on one line has no end of a line in it, so nothing of the data is taken for another event."""
+    """Write an event. JSON on one line has no line end in it, so no data is taken for another event."""
     return _HEARTBEAT if told is None else b"event: %s\ndata: %s\n\n" % (told.event.encode(), told.data)
 
 
@@ -287,7 +287,7 @@ class Pages:
 
     @property
     def application(self) -> ASGIApp:
-        """The whole of it, with its guard."""
+        """The routes, behind their guard."""
         routes = [
             Route("/", self._front),
             Route("/health", self._health),
@@ -377,7 +377,7 @@ class Pages:
             return _json(await asyncio.get_running_loop().run_in_executor(self._actions, done))
 
     async def _seen(self, request: Request, run: str) -> str:
-        """A run that is asked for; who sees only runs of its own is told of no other. Raises `RunNotFound`."""
+        """Check that the visitor may see a run; others do not exist for them. Raises `RunNotFound`."""
         if (only := _visitor(request).only) is None:
             return run
         return await self._reader.call("", lambda: self._page.find(run, only))
@@ -389,7 +389,7 @@ def _visitor(request: Request) -> Visitor:
 
 
 def _counted(done: dict[str, Any]) -> dict[str, Any]:
-    """What an action has done, or would do: of many calls the first ones, and how many there are."""
+    """Shorten what an action has done, or would do: of many calls the first ones, and how many there are."""
     lists = {name: value for name, value in done.items() if isinstance(value, list)}
     first = {name: calls[: limits.APPLICATION_NAMED] for name, calls in lists.items()}
     return done | first | ({"counts": {name: len(calls) for name, calls in lists.items()}} if lists else {})

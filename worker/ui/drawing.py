@@ -184,7 +184,7 @@ def _apart(row: Sequence[Member], wanted: Mapping[Member, float], widths: Mappin
 
 
 WORST_FIRST: Final = ("failed", "held", "running", "waiting", "skipped", "done", "sent", "latent")
-"""Of counts: what needs attention first."""
+"""The order of counts: what needs attention comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class Node:
 
     @property
     def width(self) -> float:
-        """Of its box."""
+        """The width of its box."""
         name = _letters(_short(self.tool, limits.DRAWING_LONGEST_NAME)) * limits.DRAWING_LETTER
         chips = sum(_chip_width(text) + 6 for _, text in self.chips) - 6
         return max(limits.LEAST_WIDTH, max(name, chips, len(self.subtitle) * limits.SMALL_LETTER) + 32)

@@ -180,7 +180,7 @@ def _has(run: OpenedRun, counts: Counts, instance: str | None, index: int, wante
 
 
 def _rows(run: OpenedRun, names: list[str | None], index: int, counts: Counts) -> list[dict[str, Any]]:
-    """What is said of a call in each of some lanes."""
+    """Describe a call in each of some lanes."""
     result = run.result(run.entries(None, *names), *(name for name in names if name is not None))
     found = {one.instance: one for one in result.calls if one.index == index}
     rows = []

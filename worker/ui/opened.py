@@ -54,7 +54,7 @@ class ErrorGroup:
     """Some that have it."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Write the group as JSON."""
         named = list(self.instances)
         return {"type": self.type, "message": self.message, "count": self.count, "instances": named}
 
@@ -68,7 +68,7 @@ class CallTally:
     total: int = 0
     """In how many lanes it is."""
     counts: Counter[Status] = field(default_factory=Counter)
-    """Those that the log says something of; the others wait, or are at work."""
+    """The calls that are in the log, counted by status; the others wait, or are at work."""
     groups: dict[tuple[str, str], ErrorGroup] = field(default_factory=dict)
     has_child: bool = False
     """Whether child runs answer it."""
@@ -86,7 +86,7 @@ class LaneTally:
     known: frozenset[int] = frozenset()
     """Every call that it has ever had."""
     standing: dict[int, Status] = field(default_factory=dict)
-    """Those that the log says something of."""
+    """The status of each call that is in the log."""
 
 
 class Tally:
@@ -103,9 +103,9 @@ class Tally:
         self.further: set[int] = set()
         """Calls beyond those whose text is kept."""
         self.examples: dict[int | None, dict[bytes, tuple[str | None, LaneRecord]]] = {}
-        """Of each tick, records of lanes that are not alike, each with a lane that has it."""
+        """Different records of lanes in each tick, each with a lane that has it."""
         self.shared: dict[int | None, LaneRecord] = {}
-        """Of each tick, the newest record of the global lane."""
+        """The newest record of the global lane in each tick."""
         self.last = "0-0"
         """The last entry that was read."""
         self.read = 0
@@ -346,7 +346,7 @@ class OpenedRun:
         return state
 
     def result(self, entries: Iterable[Entry], *instances: str, waits: bool = False) -> Result:
-        """What comes of the entries of some lanes, the global one among them."""
+        """Assemble the result from the entries of some lanes, the global one among them."""
         assembly = Assembly(self.store.run, self.definition, instances)
         assembly.feed(entries, self.store.codes())
         at_work = self.store.at_work(is_over=self.has_stopped) if self.has_begun_calls else {}

@@ -242,7 +242,7 @@ class Counts:
         )
 
     def of(self, call: CallTally) -> dict[str, int]:
-        """Those of a call, by status."""
+        """Count the lanes of a call by its status there."""
         counts = Counter(call.counts)
         counts[Status.RUNNING] = self.running(call)
         counts[Status.WAITING] = max(0, call.total - counts.total())
