@@ -179,7 +179,7 @@ _HOMES: Final = {
 
 
 register(AGENT, "acts_celery.worker.agent.room")
-register(WORKER_STEPS, "acts_celery.worker.telemetry.process_figures:MetricsStep")
+register(WORKER_STEPS, "acts_celery.worker.telemetry.process_metrics:MetricsStep")
 
 
 def __getattr__(name: str) -> Any:

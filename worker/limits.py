@@ -694,23 +694,23 @@ LIES_MS: Final = 5_000
 """A message that lies in its queue for so long is told of."""
 WAITING_MOST_UNANSWERED: Final = 100
 
-# telemetry/figures
+# telemetry/metrics
 MOST_READ: Final = 10_000
-FIGURES_SECONDS: Final = 3.0
+METRICS_SECONDS: Final = 3.0
 """How long a reading of runs may take; the next one goes on."""
 QUEUE_SECONDS: Final = 2.0
 """How long a reading may take; the next one goes on."""
 BYTES_AT_ONCE: Final = 2 * 2**20
 MOST_AT_ONCE: Final = 500
-FIGURES_END: Final = 50
+METRICS_END: Final = 50
 """How many messages at the right end are looked at each time."""
 QUEUE_FRESH_SECONDS: Final = 30.0
 """A note that is older says nothing of now."""
 FRESH_SECONDS: Final = 1.0
 
-# telemetry/process_figures
+# telemetry/process_metrics
 MOST_MODELS: Final = 50
-PROCESS_FIGURES_AT_ONCE: Final = 1_000
+PROCESS_METRICS_AT_ONCE: Final = 1_000
 
 # telemetry/sending
 SENDING_MOST_BYTES: Final = 2**22

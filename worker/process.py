@@ -74,8 +74,8 @@ class RefusalsStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has
 
 # What is counted and timed of a process's calls.
 #
-# The parts of a worker say here what happens, as it happens. A keeper of figures takes the place of `Figures`, which
-# keeps none (`worker.telemetry.process_figures`, where a port is set). So nothing is loaded and next to nothing done
+# The parts of a worker say here what happens, as it happens. A keeper of figures takes the place of `Metrics`, which
+# keeps none (`worker.telemetry.process_metrics`, where a port is set). So nothing is loaded and next to nothing done
 # where nobody reads figures.
 
 
@@ -88,7 +88,7 @@ class Tokens(NamedTuple):
     output: int
 
 
-class Figures:
+class Metrics:
     """Keeps none. Each method may be called from any thread."""
 
     def call_ended(self, tool: str, status: str) -> None:
@@ -122,15 +122,15 @@ class Figures:
         """A model was asked, and failed with an error of that type."""
 
 
-_current: list[Figures] = [Figures()]
+_current: list[Metrics] = [Metrics()]
 
 
-def figures() -> Figures:
+def metrics() -> Metrics:
     """The keeper of this process's figures."""
     return _current[-1]
 
 
-def keep_figures(keeper: Figures) -> None:
+def keep_metrics(keeper: Metrics) -> None:
     """Set the keeper of this process's figures."""
     _current[:] = [keeper]
 

@@ -38,7 +38,7 @@ _LOADED: Final = (
     *("acts_celery.worker.agent.room", "acts_celery.worker.agent.scripted", "acts_celery.worker.cli"),
     *("acts_celery.worker.client.amendment", "acts_celery.worker.client.client"),
     *("acts_celery.worker.client.deployments", "acts_celery.worker.client.fork", "acts_celery.worker.local"),
-    *("acts_celery.worker.runner.application", "acts_celery.worker.telemetry.process_figures"),
+    *("acts_celery.worker.runner.application", "acts_celery.worker.telemetry.process_metrics"),
 )
 """What commands and workers load sooner or later."""
 

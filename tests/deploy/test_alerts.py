@@ -23,8 +23,8 @@ from prometheus_client.core import Metric
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.cli import acts
-from acts_celery.worker.telemetry.figures import LogFigures, QueueFigures, log_metrics, queue_metrics
-from acts_celery.worker.telemetry.process_figures import ProcessFigures
+from acts_celery.worker.telemetry.metrics import LogMetrics, QueueMetrics, log_metrics, queue_metrics
+from acts_celery.worker.telemetry.process_metrics import ProcessMetrics
 from tests.worker.backend import ROOT, Backend, Meeting, ended, meeting_url, settings_for
 from tests.worker.figures import free_port, metrics_command
 
@@ -40,10 +40,10 @@ SHAPES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum
 def shown() -> set[str]:
     """The names of all series that the two pages have."""
     registry = CollectorRegistry()
-    ProcessFigures(registry, ())
+    ProcessMetrics(registry, ())
     families: list[Metric] = [*registry.collect()]
-    families += log_metrics(LogFigures(Counter(), 0, 0, 0))
-    families += queue_metrics({"q": QueueFigures(0, 0.0)})
+    families += log_metrics(LogMetrics(Counter(), 0, 0, 0))
+    families += queue_metrics({"q": QueueMetrics(0, 0.0)})
     named = {f"{family.name}{suffix}" for family in families for suffix in SHAPES[family.type]}
     return named | {"acts_log_up", "acts_broker_up", "acts_collection_seconds"}
 

@@ -16,7 +16,7 @@ from acts_celery import InfrastructureError
 from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.runner.application import make_client_application
-from acts_celery.worker.telemetry.figures import QueueFigures, QueueReader
+from acts_celery.worker.telemetry.metrics import QueueMetrics, QueueReader
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
 
 from .broker_messages import packed, task_body
@@ -100,7 +100,7 @@ def test_figures_count_what_lies_in_its_queues(rabbit: Rabbit) -> None:
     before = reader.read()["instances"].tasks
     plan = {"type": "plan", "calls": [{"_tool": "echo", "value": "†state.n", "_outputPath": "†state.a"}]}
     run = backend.client.submit([plan, *({"type": "state", "_instance": f"n{n}", "n": n} for n in range(30))])
-    assert reader.read() == {"instances": QueueFigures(before + 30, None), "never.used": QueueFigures(0, None)}
+    assert reader.read() == {"instances": QueueMetrics(before + 30, None), "never.used": QueueMetrics(0, None)}
     run.cancel()
 
 

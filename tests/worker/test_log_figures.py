@@ -30,8 +30,8 @@ from acts_celery.worker.process import BoundedNames, Tokens
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.store.keys import recovery
 from acts_celery.worker.store.living import QueueList
-from acts_celery.worker.telemetry.figures import Collection, LogReader, QueueFigures, QueueReader, RedisQueue
-from acts_celery.worker.telemetry.process_figures import OTHER, ProcessFigures
+from acts_celery.worker.telemetry.metrics import Collection, LogReader, QueueMetrics, QueueReader, RedisQueue
+from acts_celery.worker.telemetry.process_metrics import OTHER, ProcessMetrics
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, ended, meeting_url, settings_apart, settings_for
 from .figures import Page, free_port, metrics_command, page, page_until, scraped, value
@@ -139,7 +139,7 @@ def truth(backend: Backend, name: str = "instances") -> int:
 def test_the_length_of_a_queue_is_right_after_whatever_was_put_and_taken(backend: Backend) -> None:
     reader, redis = queue(backend), backend.redis
     publisher = Publisher(make_client_application(backend.settings))
-    assert reader.read(FAR) == QueueFigures(0, 0.0)
+    assert reader.read(FAR) == QueueMetrics(0, 0.0)
     for put, taken in ((40, 0), (700, 30), (0, 10), (3, 0), (2_000, 60), (0, 10_000), (5, 1)):
         publisher.publish([lane_task("r", f"{number}", "instances", put) for number in range(put)])
         for _ in range(taken):
@@ -322,7 +322,7 @@ def test_answers_of_models_are_counted_with_their_tokens_and_their_price(backend
 
 def test_tokens_are_counted_by_kind_and_none_twice() -> None:
     registry = CollectorRegistry()
-    figures = ProcessFigures(registry, ())
+    figures = ProcessMetrics(registry, ())
     figures.model_answered("m", Tokens(input=70, cached=30, output=5), nanodollars=2_000_000_000, seconds=1.5)
     figures.model_answered("m", None, nanodollars=None, seconds=0.5)
     figures.model_failed("m", "RateLimited")
@@ -336,7 +336,7 @@ def test_tokens_are_counted_by_kind_and_none_twice() -> None:
 
 def test_made_up_names_of_tools_models_and_queues_make_no_more_series_than_a_bounded_number() -> None:
     registry = CollectorRegistry()
-    figures = ProcessFigures(registry, ())
+    figures = ProcessMetrics(registry, ())
     for number in range(5_000):
         name = f"tool-{number}" if number % 2 else f'"\n{number}'
         figures.call_ended(name, "done")
@@ -452,7 +452,7 @@ def test_a_worker_without_a_port_loads_nothing_for_figures(backend_process_figur
 
 def test_what_the_process_carries_out_has_its_name_whatever_others_have_made_up() -> None:
     registry = CollectorRegistry()
-    figures = ProcessFigures(registry, (), ["order"])
+    figures = ProcessMetrics(registry, (), ["order"])
     for number in range(300):
         figures.call_ended(f"alias-{number}", "done")
     figures.call_ended("order", "done")
@@ -720,7 +720,7 @@ def processor_seconds(pid: int) -> float:
 def noted(commits: int) -> float:
     """Seconds of processor time for noting what a worker notes of the run, and for showing it once."""
     registry = CollectorRegistry()
-    figures = ProcessFigures(registry, ["instances"])
+    figures = ProcessMetrics(registry, ["instances"])
     began = process_time()
     for number in range(INSTANCES):
         figures.task_taken("instances")

@@ -49,7 +49,7 @@ from ..limits import (
     limits_of,
 )
 from ..outages import Batcher, Outage
-from ..process import count_refusal, figures
+from ..process import count_refusal, metrics
 from .messages import (
     MESSAGE_FORMAT,
     RETURNED,
@@ -105,7 +105,7 @@ class InFlight:
         self.tasks += 1
         size, queue = _size_of(task), queue_of(task)
         self._bytes[queue] += size
-        figures().task_taken(queue)
+        metrics().task_taken(queue)
 
         def let_go(answer: Callable[..., None], *arguments: Any, **named: Any) -> None:
             if task.ack_log_error is _answered:
@@ -113,7 +113,7 @@ class InFlight:
             task.ack_log_error = task.reject_log_error = _answered  # or it would stay until garbage is looked for
             self.tasks -= 1
             self._bytes[queue] -= size
-            figures().task_answered(queue)
+            metrics().task_answered(queue)
             if given_back is not None:
                 given_back()
             answer(*arguments, **named)

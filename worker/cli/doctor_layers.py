@@ -562,7 +562,7 @@ def _lacking(health: Mapping[str, Any], settings: Settings) -> list[str]:
 def _count_waiting(layer: Layer, app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -> None:
     """Count the messages in each queue that submissions need, and the workers that serve it."""
     from ..registry.activities import registry
-    from ..telemetry.figures import queue_length
+    from ..telemetry.metrics import queue_length
 
     with asked(layer, "look at the broker"), app.connection_for_read() as connection:
         deserted = []

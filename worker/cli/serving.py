@@ -125,7 +125,7 @@ def metrics(*, port: int, host: str | None, common: Common) -> int:
 
     Exit codes: 2 bad settings or activities, 3 it cannot listen there, or has no prometheus-client, 130 interrupted.
     """
-    from ..telemetry.process_figures import new_registry, serve
+    from ..telemetry.process_metrics import new_registry, serve
 
     settings = common.settings()
     load_registry(settings)
@@ -153,7 +153,7 @@ def _collection(settings: Settings) -> Collector:
     from ..registry.activities import registry
     from ..runner.application import make_client_application
     from ..store.connections import connect_once
-    from ..telemetry.figures import Collection, LogReader, QueueReader
+    from ..telemetry.metrics import Collection, LogReader, QueueReader
 
     log = connect_once(settings, settings.require_redis(), timeout_seconds=limits.SERVING_ANSWER_SECONDS)
     url = redis_url_of(settings.require_broker())

@@ -133,7 +133,7 @@ class CallResult:
     """Whether the call has read values that a retry may have changed since (SPEC R11.8)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Write the call as JSON; `tick` is there in a loop only, `child` if a child run answers the call, `elements` if
+        """Write the call as JSON; `tick` is there in a loop only, `child` if a child run answers it, `elements` if
         it has `_each`, `timing` if it has begun or ended, `cost` where a model was asked, `stale` where it is.
         """
         tick = {"tick": self.tick} if self.tick is not None else {}

@@ -47,7 +47,7 @@ from ..broker.transport import EVENTS, BackendConnection, QueueConsumer
 from ..errors import MalformedMessage, OtherFormat
 from ..limits import MOST_NAMED, limits_of
 from ..logs import note_task, set_up_logs
-from ..process import RefusalsStep, count_refusal, figures
+from ..process import RefusalsStep, count_refusal, metrics
 from ..recovery.heartbeats import ReservedStep
 from ..recovery.sweep import SweepStep
 from ..registry.activities import Registry
@@ -185,7 +185,7 @@ def _note_wait(request: Mapping[str, Any], message: object) -> None:
     if isinstance(sent, int | float) and isinstance(queue, str):
         code = message.activity if isinstance(message, ActivityCall) else ""
         code = message.delegate or "model" if isinstance(message, DelegateCall) else code
-        figures().waited(queue, code, max(0.0, time.time() - sent))
+        metrics().waited(queue, code, max(0.0, time.time() - sent))
 
 
 async def execute_instance(runtime: Runtime, lane: LaneCall) -> None:

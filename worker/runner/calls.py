@@ -37,7 +37,7 @@ from ..broker.messages import given_back, pack, refused_by, unknown_code
 from ..errors import CallFailed, InvalidParameters
 from ..fairness import FairSemaphore
 from ..limits import CALLS_LONGEST_TEXT, CALLS_MOST_SHOWN, CALLS_SMALL, LONGEST_TYPE, MOST_LEFT_BEHIND
-from ..process import figures
+from ..process import metrics
 from ..registry.activities import Activity, Policy, first_fault
 from ..registry.mcp_tools import McpError
 from ..registry.models import ModelError
@@ -428,7 +428,7 @@ async def invoke(
     enter(attempt, name)
     enter_place(attempt)
     began, outcome = time.monotonic(), "cancelled"
-    figures().attempt_began(name)
+    metrics().attempt_began(name)
     try:
         try:
             if is_async:
@@ -449,7 +449,7 @@ async def invoke(
         outcome = _OUTCOMES[type(result)]
         return result
     finally:
-        figures().attempt_ended(name, outcome, time.monotonic() - began)
+        metrics().attempt_ended(name, outcome, time.monotonic() - began)
 
 
 async def _awaited(function: Callable[[], Any], timeout_seconds: float | None, threads: Threads, limits: Limits) -> Any:

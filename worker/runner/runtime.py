@@ -45,7 +45,7 @@ from ..limits import (
     limits_of,
 )
 from ..outages import Batcher, on_threads, watch_connections
-from ..process import Tokens, figures, problems
+from ..process import Tokens, metrics, problems
 from ..recovery.heartbeats import HeartbeatWriter, Presence, report_interval_seconds
 from ..recovery.sidecar import LoopWatchdog, Sidecar
 from ..registry.activities import Registry, registry
@@ -272,11 +272,11 @@ class Runtime:
 def _note_answer(model: str, answer: Answer | ModelError) -> None:
     """Have the figures of this process know what came of a request to a model, and what it took."""
     if isinstance(answer, ModelError):
-        figures().model_failed(model, type(answer).__name__)
+        metrics().model_failed(model, type(answer).__name__)
         return
     usage = answer.usage
     tokens = Tokens(max(0, usage.input - usage.cached), usage.cached, usage.output) if usage is not None else None
-    figures().model_answered(model, tokens, answer.nanodollars, answer.duration_seconds)
+    metrics().model_answered(model, tokens, answer.nanodollars, answer.duration_seconds)
 
 
 async def _cancel_all() -> None:

@@ -28,7 +28,7 @@ from ..limits import (
     STEP_MOST,
     STEP_MOST_BYTES,
 )
-from ..process import figures
+from ..process import metrics
 from ..recovery.heartbeats import Presence
 from ..registry.activities import Activity, Registry
 from ..store.commits import Committed, Delegated, Ending, Held, Rest
@@ -122,7 +122,7 @@ def count_ended(outcomes: Sequence[Outcome], committed: Committed, execution: Ex
     ended = [outcome for outcome, is_ours in taken if is_ours]
     for outcome in ended:
         if element_of(outcome.index) is None and (call := execution.call(outcome.index)) is not None:
-            figures().call_ended(call.tool, outcome.status)
+            metrics().call_ended(call.tool, outcome.status)
     return ended
 
 

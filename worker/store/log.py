@@ -33,7 +33,7 @@ from ..limits import (
     PAGE_BYTES,
     PROGRESS_AT_ONCE,
 )
-from ..process import figures
+from ..process import metrics
 from .commits import Commit, Committed, LoopCommitted, milliseconds
 from .connections import GroupedCommands, new_secret
 from .definition import FORMAT, require_format
@@ -182,7 +182,7 @@ class MessageLog:
         request = commit.to_request() | self._terms.to_request()
         began = time.monotonic()
         committed = Committed.read(await self._commit(self._keys(run), request))
-        figures().committed(time.monotonic() - began)
+        metrics().committed(time.monotonic() - began)
         if committed.due_ms is not None:
             await self._commands.execute("ZADD", due_runs(self._prefix), "LT", committed.due_ms, run)
         if any(rest.is_given_back for rest in commit.rests):

@@ -30,7 +30,7 @@ from ..backoff import batches
 from ..broker.attempts import CallId, lane_token, owner_token
 from ..broker.messages import TaskMessage, pack, pack_task
 from ..errors import InfrastructureError
-from ..process import figures
+from ..process import metrics
 from .commits import PUBLISHED_MS, DueRuns, approve_ms, promises_due
 from .definition import FORMAT, gather_counts, pack_definition, pack_lane
 from .entries import LOOP, Entry, read_entry
@@ -72,7 +72,7 @@ def expire_runs(redis: Redis, prefix: str, runs: Sequence[str], seconds: int) ->
     _unlist(redis, prefix, over)
     for run, [status] in zip(over, listed.fields(over, "status"), strict=True):
         if run in submitted and status in ENDED_STATUSES:
-            figures().run_ended(status)
+            metrics().run_ended(status)
         elif run in submitted and status is not None:
             listed.add(run, submitted[run])
 

@@ -45,7 +45,7 @@ _BACKOFF: Final = Backoff(0.5, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ViewerEvent:
     """An event for viewers: `changed` with the overview, `unavailable` with an error, or `gone`."""
 
     event: str
@@ -61,10 +61,10 @@ class Viewer:
         self.run = run
         self.name = name
         self.is_over = False
-        self._newest: Told | None = None
+        self._newest: ViewerEvent | None = None
         self._came = asyncio.Event()
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: ViewerEvent) -> None:
         """Hand over an event; one that was not taken before is dropped."""
         self._newest = told
         self._came.set()
@@ -74,7 +74,7 @@ class Viewer:
         self.is_over = True
         self._came.set()
 
-    async def next(self, timeout_seconds: float) -> Told | None:
+    async def next(self, timeout_seconds: float) -> ViewerEvent | None:
         """Wait for the next event; None where none came for so long, or where it is over."""
         try:
             await asyncio.wait_for(self._came.wait(), timeout_seconds)
@@ -90,10 +90,10 @@ class _Followed:
     """A run with viewers."""
 
     viewers: set[Viewer] = field(default_factory=set)
-    newest: Told | None = None
+    newest: ViewerEvent | None = None
     task: asyncio.Task[None] | None = None
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: ViewerEvent) -> None:
         """Hand an event to all viewers, if it is a new one."""
         if told != self.newest:
             self.newest = told
@@ -189,15 +189,15 @@ class Following:
             except Exception as error:
                 refused = refusal(error)
                 if refused.status < 500:
-                    followed.tell(Told("gone", encoded(document(refused))))
+                    followed.tell(ViewerEvent("gone", encoded(document(refused))))
                     return
-                followed.tell(Told("unavailable", (data := encoded(document(refused))), data))
+                followed.tell(ViewerEvent("unavailable", (data := encoded(document(refused))), data))
                 failures += 1
                 await asyncio.sleep(_BACKOFF.seconds(failures))
 
 
-def _changed(overview: Any) -> Told:
-    return Told(
+def _changed(overview: Any) -> ViewerEvent:
+    return ViewerEvent(
         "changed", encoded(overview), encoded({name: overview[name] for name in overview if name not in _PASSING})
     )
 
@@ -242,7 +242,7 @@ class EventStream:
         self._viewer.leave()
 
 
-def _sent(told: Told | None) -> bytes:
+def _sent(told: ViewerEvent | None) -> bytes:
     """Write an event. JSON on one line has no line end in it, so no data is taken for another event."""
     return _HEARTBEAT if told is None else b"event: %s\ndata: %s\n\n" % (told.event.encode(), told.data)
 

@@ -25,7 +25,7 @@ from ..errors import BadQuery, NoSuchCall
 from ..store.definition import Definition
 from ..store.entries import moment_ms
 from ..store.scripts import iso_date
-from .opened import CallTally, ErrorGroup, OpenedRun, shown, shown_values, within
+from .opened import CallCounters, ErrorGroup, OpenedRun, shown, shown_values, within
 from .sent import Counts, described_call, given_to, read_and_written
 
 UNKNOWN: Final = "unknown"
@@ -34,9 +34,9 @@ UNKNOWN: Final = "unknown"
 
 def call(run: OpenedRun, index: int) -> dict[str, Any]:
     """The answer `runs/RUN/calls/INDEX`. Raises `NoSuchCall`, `BadQuery`."""
-    tally, found = run.tally, _tally_of(run, index)
+    counters, found = run.counters, _call_counters(run, index)
     counts, wanted = Counts(run), _status(run)
-    names = list(tally.lanes)
+    names = list(counters.lanes)
     page, following = _page(
         run, range(len(names)), lambda at: _has(run, counts, names[at], index, wanted), limits.INSTANCES_AT_ONCE
     )
@@ -47,11 +47,11 @@ def call(run: OpenedRun, index: int) -> dict[str, Any]:
         "errors": [group.to_dict() for group in (*found.errors, *_cut_short(run, counts, found))],
         "instances": rows,
         "next": following,
-        "reading": tally.reading,
+        "reading": counters.reading,
     }
 
 
-def _cut_short(run: OpenedRun, counts: Counts, call: CallTally) -> Iterator[ErrorGroup]:
+def _cut_short(run: OpenedRun, counts: Counts, call: CallCounters) -> Iterator[ErrorGroup]:
     """What became of a call whose run was ended when it had begun in some instances."""
     index, number = call.call.index, counts.running(call)
     if not run.has_stopped or not number:
@@ -63,7 +63,7 @@ def _cut_short(run: OpenedRun, counts: Counts, call: CallTally) -> Iterator[Erro
             error["type"], error["message"], len(between), dict.fromkeys(islice(between, limits.OPENED_NAMED))
         )
     if number > len(between):
-        error, lanes = cut_short(run.stop_reason), run.tally.lanes
+        error, lanes = cut_short(run.stop_reason), run.counters.lanes
         found = (name for name in lanes if counts.was_running(name, index) and name not in between)
         yield ErrorGroup(
             error["type"], error["message"], number - len(between), dict.fromkeys(islice(found, limits.OPENED_NAMED))
@@ -82,7 +82,7 @@ def instances(run: OpenedRun) -> dict[str, Any]:
 
     page, following = _page(run, range(len(names)), is_wanted, limits.UI_INSTANCES_AT_ONCE)
     found = [{"instance": names[at], "status": states.of(names[at]), "counts": states.counts(names[at])} for at in page]
-    return {"instances": found, "next": following, "reading": run.tally.reading}
+    return {"instances": found, "next": following, "reading": run.counters.reading}
 
 
 def instance(run: OpenedRun) -> dict[str, Any]:
@@ -127,35 +127,35 @@ class _Statuses:
 
     def counts(self, name: str) -> dict[str, int]:
         """The calls of an instance, counted by their statuses."""
-        lane = self._run.tally.lanes.get(name)
+        lane = self._run.counters.lanes.get(name)
         return dict(Counter(self._counts.status(name, index) for index in lane.known)) if lane is not None else {}
 
     def of(self, name: str) -> str:
         """The status of an instance; `UNKNOWN` where the log was not read so far."""
-        tally, counts = self._run.tally, self._counts
+        counters, counts = self._run.counters, self._counts
         if name in self._deleted:
             return DELETED
-        if (lane := tally.lanes.get(name)) is None:
-            return instance_status(set(), self._run.status) if tally.is_whole else UNKNOWN
-        standing = {tally.standing(lane, name, index, counts.at_work) for index in lane.known}
+        if (lane := counters.lanes.get(name)) is None:
+            return instance_status(set(), self._run.status) if counters.is_whole else UNKNOWN
+        statuses = {counters.status(lane, name, index, counts.at_work) for index in lane.known}
         stops = counts.has_stopped
         return instance_status(
-            {"stopped" if stops and each not in FINAL else each.value for each in standing}, self._run.status
+            {"stopped" if stops and each not in FINAL else each.value for each in statuses}, self._run.status
         )
 
 
-def _tally_of(run: OpenedRun, index: int) -> CallTally:
+def _call_counters(run: OpenedRun, index: int) -> CallCounters:
     """The counts of a call; where it has not come yet, the rest of the log is read. Raises `NoSuchCall`."""
-    tally = run.tally
-    if index not in tally.calls and not tally.is_whole:
-        tally.read_on(None)
-    if (found := tally.calls.get(index)) is not None:
+    counters = run.counters
+    if index not in counters.calls and not counters.is_whole:
+        counters.read_on(None)
+    if (found := counters.calls.get(index)) is not None:
         return found
-    if index in tally.further:
+    if index in counters.further:
         raise NoSuchCall(
             f"a page has the text of {limits.OPENED_MOST_CALLS:,} calls, and not of call {index}: see `acts show`"
         )
-    known = f"its calls are 0 to {max(tally.calls)}" if tally.calls else "it has no calls"
+    known = f"its calls are 0 to {max(counters.calls)}" if counters.calls else "it has no calls"
     raise NoSuchCall(f"run {run.store.run} has no call {index}: {known}")
 
 
@@ -175,7 +175,7 @@ def _status(run: OpenedRun) -> str | None:
 
 def _has(run: OpenedRun, counts: Counts, instance: str | None, index: int, wanted: str | None) -> bool:
     """Whether a lane has a call that stands so."""
-    is_there = index in run.tally.lanes[instance].known
+    is_there = index in run.counters.lanes[instance].known
     return is_there and wanted in (None, counts.status(instance, index))
 
 
@@ -205,7 +205,7 @@ def _rows(run: OpenedRun, names: list[str | None], index: int, counts: Counts) -
     return rows
 
 
-def _written(found: CallTally, definition: Definition) -> dict[str, Any]:
+def _written(found: CallCounters, definition: Definition) -> dict[str, Any]:
     """The call as it was written."""
     one = found.call
     path = one.properties.get("_outputPath")
@@ -253,17 +253,17 @@ def place(run: OpenedRun) -> dict[str, Any]:
         "seen_by": [*_accesses(sight.direct, is_derived=False), *_accesses(sight.derived, is_derived=True)],
         "provenance": within(map(_origin, explained.origins[-limits.INSTANCES_MOST_LISTED :])),
         "more": max(0, len(explained.origins) - limits.INSTANCES_MOST_LISTED),
-        "reading": run.tally.reading,
+        "reading": run.counters.reading,
     }
 
 
 def _calls(run: OpenedRun, instance: str | None) -> Mapping[int, Call]:
     """The calls that a value concerns: those of its instance and the global ones; of a global value, all."""
     if instance is None:
-        return {index: tally.call for index, tally in run.tally.calls.items()}
-    lanes = (run.tally.lanes.get(name) for name in (None, instance))
+        return {index: counters.call for index, counters in run.counters.calls.items()}
+    lanes = (run.counters.lanes.get(name) for name in (None, instance))
     known = {index for lane in lanes if lane is not None for index in lane.known}
-    return {index: run.tally.calls[index].call for index in sorted(known & run.tally.calls.keys())}
+    return {index: run.counters.calls[index].call for index in sorted(known & run.counters.calls.keys())}
 
 
 def _value(run: OpenedRun, explained: Explanation, instance: str | None, at: str | None) -> dict[str, Any]:

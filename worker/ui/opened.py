@@ -48,10 +48,10 @@ class ErrorGroup:
 
     type: str
     message: str
-    """The first one's."""
+    """The message of the first of them."""
     count: int = 0
     instances: dict[str | None, None] = field(default_factory=dict)
-    """Some that have it."""
+    """Some of the instances that have it."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the group as JSON."""
@@ -60,7 +60,7 @@ class ErrorGroup:
 
 
 @dataclass(slots=True)
-class CallTally:
+class CallCounters:
     """One call of the plan, over all instances."""
 
     call: Call
@@ -68,7 +68,7 @@ class CallTally:
     total: int = 0
     """In how many lanes it is."""
     counts: Counter[Status] = field(default_factory=Counter)
-    """The calls that are in the log, counted by status; the others wait, or are at work."""
+    """The lanes in which the log says its status, by status; in the others it waits, or is at work."""
     groups: dict[tuple[str, str], ErrorGroup] = field(default_factory=dict)
     has_child: bool = False
     """Whether child runs answer it."""
@@ -80,26 +80,26 @@ class CallTally:
 
 
 @dataclass(slots=True)
-class LaneTally:
-    """How the calls of one lane stand."""
+class LaneStatuses:
+    """The statuses of the calls of one lane."""
 
     known: frozenset[int] = frozenset()
     """Every call that it has ever had."""
-    standing: dict[int, Status] = field(default_factory=dict)
+    statuses: dict[int, Status] = field(default_factory=dict)
     """The status of each call that is in the log."""
 
 
-class Tally:
-    """What the log of one run comes to. `lock` is to be held by whoever reads it or reads on."""
+class RunCounters:
+    """The log of one run, counted. Hold `lock` to read the counters or to count on."""
 
     def __init__(self, store: RunStore) -> None:
         """Raises `RunNotFound`, `OtherFormat`, `RedisError`."""
         self.lock = Lock()
         self._store = store
         self._state = RunState(store.definition())
-        self.lanes: dict[str | None, LaneTally] = {}
+        self.lanes: dict[str | None, LaneStatuses] = {}
         """In the order of their first entries."""
-        self.calls: dict[int, CallTally] = {}
+        self.calls: dict[int, CallCounters] = {}
         self.further: set[int] = set()
         """Calls beyond those whose text is kept."""
         self.examples: dict[int | None, dict[bytes, tuple[str | None, LaneRecord]]] = {}
@@ -109,14 +109,14 @@ class Tally:
         self.last = "0-0"
         """The last entry that was read."""
         self.read = 0
-        """How many were."""
+        """How many entries were read."""
         self.of = 0
-        """How many there were when reading began."""
+        """How many entries there were when reading began."""
         self.is_whole = False
-        """Whether all of that was read."""
+        """Whether every entry was read."""
         self._instances: list[str] = []
         self._known: dict[frozenset[int], frozenset[int]] = {}
-        """What lanes have in common, once."""
+        """The sets of calls that lanes have in common, each kept once."""
         self._failed: dict[tuple[str | None, int], ErrorGroup] = {}
 
     @property
@@ -138,7 +138,7 @@ class Tally:
 
     @property
     def reading(self) -> dict[str, int] | None:
-        """How far it has come, where it has not read all."""
+        """How far reading has come, where it has not read all."""
         return None if self.is_whole else {"read": self.read, "of": max(self.of, self.read)}
 
     def instances(self) -> list[str]:
@@ -151,11 +151,11 @@ class Tally:
         """What `RunStore.at_work` says. Raises `RedisError`."""
         return self._store.at_work(is_over=is_over)
 
-    def standing(
-        self, lane: LaneTally, instance: str | None, index: int, at_work: Mapping[tuple[str | None, int], Condition]
+    def status(
+        self, lane: LaneStatuses, instance: str | None, index: int, at_work: Mapping[tuple[str | None, int], Condition]
     ) -> Status:
-        """How a call of a lane stands."""
-        found = lane.standing.get(index)
+        """The status of a call of a lane."""
+        found = lane.statuses.get(index)
         if found is not None:
             return found
         return Status.RUNNING if (instance, index) in at_work else Status.WAITING
@@ -165,21 +165,21 @@ class Tally:
             return
         lane = self.lanes.get(entry.instance)
         if lane is None:
-            lane = self.lanes[entry.instance] = LaneTally()
+            lane = self.lanes[entry.instance] = LaneStatuses()
         if entry.amendment is not None:
             self._state.definition = self.definition.amended(entry.amendment)
         if entry.record is not None:
             self._lay_out(lane, entry.instance, entry.record)
         for index in entry.undone.calls if entry.undone is not None else ():
-            self._stand(lane, entry.instance, index, Status.WAITING)
+            self._set_status(lane, entry.instance, index, Status.WAITING)
         if (call := entry.call) is not None and entry.status is not None:
-            self._stand(lane, entry.instance, call, entry.status)
+            self._set_status(lane, entry.instance, call, entry.status)
             if entry.end is not None and entry.status is Status.FAILED:
                 self._note_error(entry.instance, call, entry.end.error or {})
             if entry.child is not None and call in self.calls:
                 self.calls[call].has_child = True
 
-    def _lay_out(self, lane: LaneTally, instance: str | None, data: bytes) -> None:
+    def _lay_out(self, lane: LaneStatuses, instance: str | None, data: bytes) -> None:
         record, calls = self._state.read_record(data, instance)
         if instance is None:
             self.shared[record.tick] = record
@@ -192,42 +192,42 @@ class Tally:
             if index not in self.calls and len(self.calls) >= limits.OPENED_MOST_CALLS:
                 self.further.add(index)
                 continue
-            tally = self.calls.get(index)
-            if tally is None:
-                tally = self.calls[index] = CallTally(call)
-            tally.tick = record.tick if tally.tick is None else tally.tick
-            tally.total += 1
+            counters = self.calls.get(index)
+            if counters is None:
+                counters = self.calls[index] = CallCounters(call)
+            counters.tick = record.tick if counters.tick is None else counters.tick
+            counters.total += 1
         known = lane.known.union(calls)
         lane.known = self._known.setdefault(known, known)
 
-    def _stand(self, lane: LaneTally, instance: str | None, index: int, status: Status) -> None:
-        """A call stands so now; of one that waits the log says no more."""
-        tally = self.calls.get(index)
-        before = lane.standing.pop(index, None)
+    def _set_status(self, lane: LaneStatuses, instance: str | None, index: int, status: Status) -> None:
+        """Count the new status of a call; one that waits is in the log no more."""
+        counters = self.calls.get(index)
+        before = lane.statuses.pop(index, None)
         if status is not Status.WAITING:
-            lane.standing[index] = status
-        if tally is None:
+            lane.statuses[index] = status
+        if counters is None:
             return
         if before is not None:
-            tally.counts[before] -= 1
+            counters.counts[before] -= 1
         if status is not Status.WAITING:
-            tally.counts[status] += 1
+            counters.counts[status] += 1
         if (group := self._failed.pop((instance, index), None)) is not None:
             group.count -= 1
             group.instances.pop(instance, None)
             if not group.count:
-                tally.groups = {key: each for key, each in tally.groups.items() if each is not group}
+                counters.groups = {key: each for key, each in counters.groups.items() if each is not group}
 
     def _note_error(self, instance: str | None, index: int, error: Mapping[str, Any]) -> None:
-        if (tally := self.calls.get(index)) is None:
+        if (counters := self.calls.get(index)) is None:
             return
         type_, message = str(error.get("type")), str(error.get("message"))
         key = type_, alike(message, instance)
-        group = tally.groups.get(key)
+        group = counters.groups.get(key)
         if group is None:
-            if len(tally.groups) >= limits.MOST_GROUPS:
+            if len(counters.groups) >= limits.MOST_GROUPS:
                 key, type_, message = ("", _OTHERS), "", _OTHERS
-            group = tally.groups.setdefault(key, ErrorGroup(type_, message[: limits.LONGEST_TALLY]))
+            group = counters.groups.setdefault(key, ErrorGroup(type_, message[: limits.LONGEST_TALLY]))
         group.count += 1
         if len(group.instances) < limits.OPENED_NAMED:
             group.instances[instance] = None
@@ -235,7 +235,7 @@ class Tally:
 
 
 def alike(message: str, instance: str | None) -> str:
-    """What errors have in common that are shown as one group."""
+    """Write a message as what errors of one group have in common."""
     text, at = message[: limits.LONGEST_TALLY], 0
     while instance and (at := text.find(instance, at)) >= 0:
         end = at + len(instance)
@@ -251,7 +251,7 @@ def _is_of_word(character: str) -> bool:
 
 
 class Query:
-    """What a question gives beside its address, as texts."""
+    """The parameters of a question, as texts."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
@@ -292,7 +292,7 @@ class OpenedRun:
     settings: Settings
     state: Mapping[str, str]
     """The fields of its state."""
-    tally: Tally
+    counters: RunCounters
     query: Query
 
     @cached_property
@@ -318,7 +318,7 @@ class OpenedRun:
     @cached_property
     def instances(self) -> list[str]:
         """Its instances, in the order of the context."""
-        return self.tally.instances()
+        return self.counters.instances()
 
     @cached_property
     def deleted(self) -> list[str]:

@@ -45,7 +45,7 @@ from ..store.keys import ENDED_STATUSES
 from ..store.run_store import RunStore
 from ..store.scripts import iso_date, server_ms
 from .instances import call, instance, instances, place
-from .opened import OpenedRun, Query, Tally, audit, log, shown, within
+from .opened import OpenedRun, Query, RunCounters, audit, log, shown, within
 from .sent import conversation, plan, sent
 
 # A run at a glance, the list of the runs, what waits for a person: any number of instances costs the same.
@@ -203,7 +203,7 @@ class Page:
         self._redis = redis
         self._settings = settings
         self._reading_seconds = reading_seconds
-        self._tallies: OrderedDict[str, Tally] = OrderedDict()
+        self._counters: OrderedDict[str, RunCounters] = OrderedDict()
         self._lock = Lock()
 
     def answer(self, path: str, query: Mapping[str, str] | None = None, owner: str | None = None) -> Any:
@@ -238,26 +238,26 @@ class Page:
         with redis_errors(self._settings):
             store = RunStore.open(self._redis, self._settings.key_prefix, self.find(run, owner))
             state = store.require_state()
-            tally = self._tally(store, state)
-            opened = OpenedRun(store, self._settings, state, tally, query)
+            counters = self._counters_of(store, state)
+            opened = OpenedRun(store, self._settings, state, counters, query)
             if what not in _COUNTED:
                 return make(opened)
-            with tally.lock:
-                tally.read_on(self._reading_seconds)
+            with counters.lock:
+                counters.read_on(self._reading_seconds)
                 return make(opened)
 
-    def _tally(self, store: RunStore, state: Mapping[str, str]) -> Tally:
+    def _counters_of(self, store: RunStore, state: Mapping[str, str]) -> RunCounters:
         """The counts of a run, kept of those that were looked at last. An id that was used again is another run."""
         name = f"{store.run} {state.get('submitted')}"
         with self._lock:
-            if (found := self._tallies.get(name)) is None:
-                found = self._tallies[name] = Tally(store)
-            self._tallies.move_to_end(name)
-            while len(self._tallies) > 1 and (
-                len(self._tallies) > limits.PAGE_KEPT or self._lanes() > limits.PAGE_MOST_LANES
+            if (found := self._counters.get(name)) is None:
+                found = self._counters[name] = RunCounters(store)
+            self._counters.move_to_end(name)
+            while len(self._counters) > 1 and (
+                len(self._counters) > limits.PAGE_KEPT or self._lanes() > limits.PAGE_MOST_LANES
             ):
-                self._tallies.popitem(last=False)
+                self._counters.popitem(last=False)
             return found
 
     def _lanes(self) -> int:
-        return sum(len(tally.lanes) for tally in self._tallies.values())
+        return sum(len(counters.lanes) for counters in self._counters.values())

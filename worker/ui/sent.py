@@ -34,7 +34,7 @@ from ..store.entries import LOOP, Entry, follow, id_key, moment_ms
 from ..store.lane import gathers_of
 from ..store.state import RunState
 from .drawing import WORST_FIRST, Node, draw, layers_of
-from .opened import CallTally, OpenedRun, Tally, shown, within
+from .opened import CallCounters, OpenedRun, RunCounters, shown, within
 
 _MADE_AGAIN: Final = (
     "The log does not keep what this call was sent: this is made again from the values just before its result."
@@ -232,16 +232,16 @@ class Counts:
 
     def __init__(self, run: OpenedRun) -> None:
         """Raises `RedisError`."""
-        self._tally = run.tally
+        self._counters = run.counters
         self.has_stopped = run.has_stopped
         self.at_work = run.store.at_work(is_over=run.has_stopped) if run.has_begun_calls else {}
         self._running = Counter(
             index
             for instance, index in self.at_work
-            if (lane := run.tally.lanes.get(instance)) is not None and index not in lane.standing
+            if (lane := run.counters.lanes.get(instance)) is not None and index not in lane.statuses
         )
 
-    def of(self, call: CallTally) -> dict[str, int]:
+    def of(self, call: CallCounters) -> dict[str, int]:
         """Count the lanes of a call by its status there."""
         counts = Counter(call.counts)
         counts[Status.RUNNING] = self.running(call)
@@ -251,7 +251,7 @@ class Counts:
                 counts[stopped(status)] += counts.pop(status)
         return {status.value: counts[status] for status in Status if counts[status] > 0}
 
-    def running(self, call: CallTally) -> int:
+    def running(self, call: CallCounters) -> int:
         """In how many instances a call is at work, or was when its run was ended as it stood."""
         return call.counts[Status.RUNNING] + self._running[call.call.index]
 
@@ -265,7 +265,7 @@ class Counts:
         return (stopped(found) if self.has_stopped else found).value
 
     def _standing(self, instance: str | None, index: int) -> Status:
-        return self._tally.standing(self._tally.lanes[instance], instance, index, self.at_work)
+        return self._counters.status(self._counters.lanes[instance], instance, index, self.at_work)
 
 
 def stopped(status: Status) -> Status:
@@ -277,12 +277,12 @@ def stopped(status: Status) -> Status:
 
 def plan(run: OpenedRun) -> dict[str, Any]:
     """The answer `runs/RUN/plan`. Raises `NoLoop`, `NoSuchTick`."""
-    tally, tick = run.tally, _plan_tick(run)
-    calls = [call for call in tally.calls.values() if tick is None or call.tick == tick]
+    counters, tick = run.counters, _plan_tick(run)
+    calls = [call for call in counters.calls.values() if tick is None or call.tick == tick]
     calls.sort(key=lambda call: call.call.index)
     counts = Counts(run)
     described = {call.call.index: described_call(call, counts) for call in calls}
-    pairs = _edges(tally, tick, described.keys())
+    pairs = _edges(counters, tick, described.keys())
     layers = layers_of(described, pairs)
     found = list(arrows([call.call for call in calls], pairs))
     edges = within(
@@ -297,18 +297,18 @@ def plan(run: OpenedRun) -> dict[str, Any]:
     listed = within(list(described.values())[: limits.SENT_MOST_LISTED])
     return {
         "tick": tick,
-        "ticks": sorted({call.tick for call in tally.calls.values() if call.tick is not None}),
+        "ticks": sorted({call.tick for call in counters.calls.values() if call.tick is not None}),
         "layers": layers,
         "calls": listed,
-        "more": len(described) - len(listed) + len(tally.further),
+        "more": len(described) - len(listed) + len(counters.further),
         "edges": edges,
         "more_edges": len(found) - len(edges),
         "svg": draw(layers, {index: Node.of(call) for index, call in described.items()}, edges),
-        "reading": tally.reading,
+        "reading": counters.reading,
     }
 
 
-def described_call(call: CallTally, counts: Counts) -> dict[str, Any]:
+def described_call(call: CallCounters, counts: Counts) -> dict[str, Any]:
     """A call as the plan lists it."""
     one = call.call
     return {
@@ -343,7 +343,7 @@ def _plan_tick(run: OpenedRun) -> int | None:
         if asked is not None:
             raise NoLoop(f"run {run.store.run} is not a request: it has no ticks")
         return None
-    ticks = {call.tick for call in run.tally.calls.values() if call.tick is not None}
+    ticks = {call.tick for call in run.counters.calls.values() if call.tick is not None}
     if asked is None:
         return max(ticks, default=0)
     _, _, now = run.state.get("loop", ":0").partition(":")
@@ -352,20 +352,20 @@ def _plan_tick(run: OpenedRun) -> int | None:
     return asked
 
 
-def _edges(tally: Tally, tick: int | None, shown: Iterable[int]) -> list[tuple[int, int]]:
+def _edges(counters: RunCounters, tick: int | None, shown: Iterable[int]) -> list[tuple[int, int]]:
     """Pairs of a call and a reader of it, of those shown: of lanes that are not alike a few are looked at."""
     found = set[tuple[int, int]]()
     among = set(shown)
-    shared = tally.shared.get(tick, LaneRecord())
-    for instance, record in tally.examples.get(tick, {}).values():
-        for graph in _graphs(tally, instance, record, shared):
+    shared = counters.shared.get(tick, LaneRecord())
+    for instance, record in counters.examples.get(tick, {}).values():
+        for graph in _graphs(counters, instance, record, shared):
             for writer, readers in graph.readers.items():
                 found.update((writer, reader) for reader in readers & among if writer in among)
     return sorted(found)
 
 
-def _graphs(tally: Tally, instance: str | None, record: LaneRecord, shared: LaneRecord) -> Iterator[Graph]:
-    definition = tally.definition
+def _graphs(counters: RunCounters, instance: str | None, record: LaneRecord, shared: LaneRecord) -> Iterator[Graph]:
+    definition = counters.definition
     above: Sequence[Call] = definition.lane_calls(shared, None) if instance is not None else ()
     yield definition.graph(definition.lane_calls(record, instance), record, above)
     if instance is not None and any(call.gather for call in above):
@@ -437,11 +437,11 @@ def _brought(run: OpenedRun) -> dict[int, list[dict[str, Any]]]:
     """The calls of each tick, with how they stand, and of global ones the child run."""
     counts, found = Counts(run), dict[int, list[dict[str, Any]]]()
     shared = run.lanes(None).shared
-    for index, tally in sorted(run.tally.calls.items()):
-        if tally.tick is None:
+    for index, counters in sorted(run.counters.calls.items()):
+        if counters.tick is None:
             continue
-        standing = counts.of(tally)
-        worst = next((status for status in WORST_FIRST if status in standing), "waiting")
-        about = {"index": index, "tool": tally.call.tool, "status": worst, "counts": standing}
-        found.setdefault(tally.tick, []).append(about | {"child": shared.call(index).child})
+        statuses = counts.of(counters)
+        worst = next((status for status in WORST_FIRST if status in statuses), "waiting")
+        about = {"index": index, "tool": counters.call.tool, "status": worst, "counts": statuses}
+        found.setdefault(counters.tick, []).append(about | {"child": shared.call(index).child})
     return found

@@ -29,7 +29,7 @@ from prometheus_client.registry import Collector
 from ...broker_config import Settings
 from .. import limits
 from ..errors import WorkerError
-from ..process import BoundedNames, Figures, Tokens, keep_figures, refusals
+from ..process import BoundedNames, Metrics, Tokens, keep_metrics, refusals
 
 OTHER: Final = "other"
 """The label of what has no name of its own."""
@@ -56,7 +56,7 @@ class _Series(dict[tuple[str, ...], M], Generic[M]):
         return series
 
 
-class ProcessFigures(Figures, Collector):
+class ProcessMetrics(Metrics, Collector):
     """Keeps them, and shows them in a registry; `queues` are those that the process serves, `code` the names of its
     activities and delegates, which have a label whatever else takes one.
     """
@@ -132,7 +132,7 @@ class ProcessFigures(Figures, Collector):
 
     def _count(self, add: Add, name: str, label: str = "", number: int = 1) -> None:
         self._counted.append((add, name, label, number))
-        if len(self._counted) >= limits.PROCESS_FIGURES_AT_ONCE:
+        if len(self._counted) >= limits.PROCESS_METRICS_AT_ONCE:
             self._add_up()
 
     def call_ended(self, tool: str, status: str) -> None:
@@ -241,7 +241,7 @@ def serve(registry: CollectorRegistry, host: str, port: int) -> tuple[int, Calla
     return int(server.server_address[1]), stop
 
 
-# Figures in a worker: kept and shown for as long as it runs, where a port is set (`ACTS_METRICS_PORT`).
+# Metrics in a worker: kept and shown for as long as it runs, where a port is set (`ACTS_METRICS_PORT`).
 
 logger = logging.getLogger(__name__)
 
@@ -264,7 +264,7 @@ class MetricsStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has 
 
         code = parent.app.conf.acts_runtimes.registry
         queues = sorted(parent.app.amqp.queues.consume_from)
-        keep_figures(ProcessFigures(registry, queues, [*code.activities, *code.delegates]))
+        keep_metrics(ProcessMetrics(registry, queues, [*code.activities, *code.delegates]))
         port, self._stop = serve(registry, settings.metrics_host, settings.metrics_port)
         logger.info("figures are shown on http://%s:%d/metrics", settings.metrics_host, port)
 
@@ -272,4 +272,4 @@ class MetricsStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has 
         """Called by the worker when it stops."""
         if self._stop is not None:
             self._stop()
-            keep_figures(Figures())
+            keep_metrics(Metrics())

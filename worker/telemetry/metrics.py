@@ -1,4 +1,4 @@
-"""Figures of the log and the queues as `acts metrics` shows them: gauges, read when they are asked for.
+"""Metrics of the log and the queues as `acts metrics` shows them: gauges, read when they are asked for.
 
 Requests within one second get the same figures. Where a server does not answer, its figures are left out, and
 `acts_log_up` or `acts_broker_up` is 0.
@@ -44,8 +44,8 @@ _FIELDS: Final = ("status", "remaining", "running", "bytes")
 
 
 @dataclass(frozen=True, slots=True)
-class RunFigures:
-    """Figures of one run under way."""
+class RunMetrics:
+    """Metrics of one run under way."""
 
     status: str
     waiting: int
@@ -60,7 +60,7 @@ class RunFigures:
     written_bytes: int
 
     @classmethod
-    def read(cls, found: Sequence[Any]) -> RunFigures | None:
+    def read(cls, found: Sequence[Any]) -> RunMetrics | None:
         """Read the answer of `RunList.loads`; None where the run has gone meanwhile."""
         (status, *numbers), held, since, backlog, sent = found
         if status is None:
@@ -73,8 +73,8 @@ class RunFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class LogFigures:
-    """Figures of all runs of a backend, and of the server of its log."""
+class LogMetrics:
+    """Metrics of all runs of a backend, and of the server of its log."""
 
     runs: Counter[str]
     """The runs under way, counted by status."""
@@ -109,10 +109,10 @@ class LogReader:
         self._queue = settings.queue_instances
         self._letters = DeadLetters(redis, settings)
         self._most_read = most_read
-        self._runs: dict[str, tuple[int, RunFigures]] = {}
+        self._runs: dict[str, tuple[int, RunMetrics]] = {}
         """When each run under way was read last, in ms, and what was found; that of the oldest reading first."""
 
-    def read(self) -> LogFigures:
+    def read(self) -> LogMetrics:
         """Read the figures of now."""
         now = server_ms(self._redis)
         submitted = self._list.under_way()
@@ -123,7 +123,7 @@ class LogReader:
         for found in known:
             calls.update(waiting=found.waiting, running=found.running, held=found.held, sent=found.sent)
         memory = server_facts(self._redis, "memory")
-        return LogFigures(
+        return LogMetrics(
             runs=Counter(found.status for found in known),
             unread=len(submitted) - len(known),
             oldest_seconds=(now - min((read for read, _ in self._runs.values()), default=now)) / 1000,
@@ -144,13 +144,13 @@ class LogReader:
         self._runs = {name: found for name, found in self._runs.items() if name in names}
         new = [name for name in names if name not in self._runs]
         turn = [*new, *self._runs][: self._most_read]
-        until = time.monotonic() + limits.FIGURES_SECONDS
+        until = time.monotonic() + limits.METRICS_SECONDS
         for page in batches(turn, limits.AT_ONCE):
             if time.monotonic() > until:
                 break
             for name, answer in zip(page, self._list.loads(page, *_FIELDS), strict=True):
                 self._runs.pop(name, None)
-                if (found := RunFigures.read(answer)) is not None:
+                if (found := RunMetrics.read(answer)) is not None:
                     self._runs[name] = now, found
 
     def _sweep_seconds(self, submitted: Iterable[float], now: int) -> float:
@@ -170,8 +170,8 @@ class LogReader:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueFigures:
-    """Figures of one queue."""
+class QueueMetrics:
+    """Metrics of one queue."""
 
     tasks: int
     oldest_seconds: float | None
@@ -187,7 +187,7 @@ class RedisQueue:
         """From the left end without a gap."""
         self._mean_bytes = float(limits.BYTES_AT_ONCE)  # so that the first reading is of one message
 
-    def read(self, until: float) -> QueueFigures:
+    def read(self, until: float) -> QueueMetrics:
         """Read the figures of now. A message that there was no time to read counts as one task."""
         length, end = self._look()
         while len(self._known) < length and time.monotonic() < until and self._read_older():
@@ -200,13 +200,13 @@ class RedisQueue:
         oldest = end[-1].sent if end else None
         waited = max(0.0, time.time() - oldest) if oldest is not None else 0.0
         unread = length - len(self._known)
-        return QueueFigures(sum(message.tasks for message in self._known) + unread, waited)
+        return QueueMetrics(sum(message.tasks for message in self._known) + unread, waited)
 
     def _look(self) -> tuple[int, list[QueuedMessage]]:
         """The length of the queue and its right end at one moment; what was new at its left end is known now."""
-        size = self._page_size() if not self._known else min(limits.FIGURES_END, self._page_size())
+        size = self._page_size() if not self._known else min(limits.METRICS_END, self._page_size())
         while True:
-            length, page, end = self._queue.ends(size, min(limits.FIGURES_END, size))
+            length, page, end = self._queue.ends(size, min(limits.METRICS_END, size))
             messages = self._read(page)
             tags = [message.tag for message in messages]
             if self._known and self._known[0].tag in tags:
@@ -264,7 +264,7 @@ class QueueReader:
         """Since when messages are seen in each queue that is only counted."""
         self._is_refused = False
 
-    def read(self) -> Mapping[str, QueueFigures]:
+    def read(self) -> Mapping[str, QueueMetrics]:
         """Read the figures of each queue. Raises `RedisError` and `InfrastructureError`."""
         if self._queues and not self._is_refused:
             until = time.monotonic() + limits.QUEUE_SECONDS
@@ -275,9 +275,9 @@ class QueueReader:
         if self._queues:
             return {name: self._counted(name) for name in self._names}
         with broker_failures("the broker does not answer"), self._app.connection_for_read() as connection:
-            return {name: QueueFigures(queue_length(connection, name), None) for name in self._names}
+            return {name: QueueMetrics(queue_length(connection, name), None) for name in self._names}
 
-    def _counted(self, name: str) -> QueueFigures:
+    def _counted(self, name: str) -> QueueMetrics:
         """The figures of a queue whose messages are not read, about: as many tasks to a message as in those that a
         worker has looked at; as old as it has noted or, where it has not for a while, as long as messages are seen.
         """
@@ -285,12 +285,12 @@ class QueueReader:
         length, now = self._lists[name].count(), time.time()
         if not length:
             self._filled_since.pop(name, None)
-            return QueueFigures(0, 0.0)
+            return QueueMetrics(0, 0.0)
         since = self._filled_since.setdefault(name, now)
         note = read_queue_note(self._log, self._key_prefix, name)
         if note is None or now - note.at > limits.QUEUE_FRESH_SECONDS:
-            return QueueFigures(length, now - since)
-        return QueueFigures(round(length * max(1.0, note.mean_tasks)), max(0.0, now - (note.sent or note.at)))
+            return QueueMetrics(length, now - since)
+        return QueueMetrics(round(length * max(1.0, note.mean_tasks)), max(0.0, now - (note.sent or note.at)))
 
 
 def queue_length(connection: Any, queue: str) -> int:
@@ -351,7 +351,7 @@ class Collection(Collector):
         yield from metrics(found)
 
 
-def log_metrics(found: LogFigures) -> Iterator[Metric]:
+def log_metrics(found: LogMetrics) -> Iterator[Metric]:
     """Make metrics of the figures of the log."""
     runs = {status: found.runs[status] for status in {*_RUN_STATUSES, *found.runs}}
     calls = {status: found.calls[status] for status in _CALL_STATUSES}
@@ -372,7 +372,7 @@ def log_metrics(found: LogFigures) -> Iterator[Metric]:
         yield _gauge(name, about, value)
 
 
-def queue_metrics(found: Mapping[str, QueueFigures]) -> Iterator[Metric]:
+def queue_metrics(found: Mapping[str, QueueMetrics]) -> Iterator[Metric]:
     """Make metrics of the figures of the queues."""
     tasks = {name: queue.tasks for name, queue in found.items()}
     oldest = {name: queue.oldest_seconds for name, queue in found.items() if queue.oldest_seconds is not None}
