@@ -15,7 +15,7 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.messages import TaskMessage
 from acts_celery.worker.client.deleting import Deleter
-from acts_celery.worker.client.deployments import Which
+from acts_celery.worker.client.deployments import RunFilter
 from acts_celery.worker.errors import InstanceDeleted
 from acts_celery.worker.store.keys import Keys, active_runs, due_runs, ended_runs
 from acts_celery.worker.store.run_list import Parent
@@ -213,7 +213,7 @@ def test_many_runs_are_deleted_without_holding_up_the_server_and_in_bounded_step
         client.run_of("wide").delete()
         assert redis.info("commandstats")["cmdstat_evalsha"]["usec_per_call"] < 20_000  # twice: measured, and deleted
         redis.config_resetstat()
-        chosen = Deleter(redis, client.settings).choose(Which())
+        chosen = Deleter(redis, client.settings).choose(RunFilter())
         assert (len(chosen.runs), chosen.runs[0].run) == (20_000, "r0")
         before = redis.info("memory")["used_memory"]
         gone = list(client.delete_runs(chosen.runs))

@@ -29,7 +29,7 @@ from acts_celery.worker.broker.messages import AttemptRef, Completion, Report, u
 from acts_celery.worker.broker.transport import ReportQueue
 from acts_celery.worker.client import dispatcher
 from acts_celery.worker.client import dispatcher as forgetting
-from acts_celery.worker.client.dispatcher import Forgetting
+from acts_celery.worker.client.dispatcher import InlineFireAndForget
 from acts_celery.worker.errors import OverLimit
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.registry.activities import Policy, Registry, make_activity
@@ -230,7 +230,7 @@ def test_what_others_wait_for_is_left_to_the_workers(idle: Backend) -> None:
 def test_an_activity_with_a_queue_of_its_own_is_left_to_the_workers() -> None:
     """Who submits may have no right to that queue."""
     plan, registry = _checked([{"_tool": "far"}, {"_tool": "near", "_instance": "①"}])
-    assert list(Forgetting(SETTINGS, registry).decide(plan, "r", TOKENS).lanes) == ["①"]
+    assert list(InlineFireAndForget(SETTINGS, registry).decide(plan, "r", TOKENS).lanes) == ["①"]
 
 
 SETTINGS = load(env_file=None)
@@ -273,7 +273,7 @@ def _lanes_sent(random: Random) -> int:
         plan = check_in(Environment(activities=ACTIVITIES, model=True), submission)
     except Rejected:
         return 0
-    sent = Forgetting(SETTINGS, _registry(ACTIVITIES)).decide(plan, "r", TOKENS)
+    sent = InlineFireAndForget(SETTINGS, _registry(ACTIVITIES)).decide(plan, "r", TOKENS)
     given = {**EXPLICIT, **LATENT, "stamp": lambda parameters, context: 0}
     functions = {name: adapted(function) for name, function in given.items()}
     result = Driver(plan, functions, random=random).run()

@@ -20,7 +20,7 @@ from acts_celery.protocol import Rejected
 from acts_celery.protocol.messages import Message
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.messages import TaskMessage, pack
-from acts_celery.worker.client.deployments import Overview
+from acts_celery.worker.client.deployments import RunIndex
 from acts_celery.worker.store.held_calls import Actor, AuditRecord
 from acts_celery.worker.store.keys import Keys, active_runs, ended_runs, owned_runs
 from acts_celery.worker.store.run_list import RunList, owner_of
@@ -239,7 +239,7 @@ def acting(own: Backend, name: str) -> Client:
 
 def listed(own: Backend, owner: str) -> list[str]:
     """The runs of an owner, the newest first."""
-    return [run.run for run in Overview(own.redis, own.settings.key_prefix, owner=owner).runs()]
+    return [run.run for run in RunIndex(own.redis, own.settings.key_prefix, owner=owner).runs()]
 
 
 def test_a_run_a_fork_and_an_import_belong_to_who_has_shown_a_token(own: Backend) -> None:
@@ -262,7 +262,7 @@ def test_an_owner_finds_nothing_of_others_whatever_stands_in_the_index(own: Back
     with acting(own, "hal") as hal, acting(own, "ida") as ida:
         his, hers = hal.submit([], ENDED, name="one"), ida.submit([], ENDED, name="one")
     own.redis.zadd(owned_runs(own.settings.key_prefix, "hal"), {hers.id: 2**52, "never-was": 2**52})
-    found = Overview(own.redis, own.settings.key_prefix, owner="hal")
+    found = RunIndex(own.redis, own.settings.key_prefix, owner="hal")
     assert [run.run for run in found.runs()] == [his.id]
     assert found.find("one") == found.find("latest") == his.id
     with pytest.raises(RunNotFound):

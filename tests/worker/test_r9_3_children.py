@@ -27,7 +27,7 @@ from acts_celery.protocol.engine.loop import RequestRecorded as Request
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.cli import main
-from acts_celery.worker.client.retrying import Choice, Extent, Retrier
+from acts_celery.worker.client.retrying import Choice, Retrier, RetryScope
 from acts_celery.worker.errors import OverLimit
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.runner.checking import Checker
@@ -201,7 +201,7 @@ def test_r9_3_a_call_that_is_retried_by_hand_has_another_child_though_a_worker_w
         loops.redis.hset(keys.calls, "\x1f0", "lost:1:0:")
         run.resume()
 
-    Retrier(run.id, loops.redis, loops.settings).retry(Choice(Extent()), resume=resume)
+    Retrier(run.id, loops.redis, loops.settings).retry(Choice(RetryScope()), resume=resume)
     assert ended(loops, run).data()["state"]["answer"] == 5
 
 

@@ -16,7 +16,7 @@ from acts_celery.protocol import Rejected
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.messages import TaskMessage
 from acts_celery.worker.client.amendment import AmendmentSteps
-from acts_celery.worker.client.retrying import Choice, Extent, Retrier
+from acts_celery.worker.client.retrying import Choice, Retrier, RetryScope
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.scripts import date_now
 from tests.acceptance.command import Finished, acts
@@ -757,7 +757,7 @@ def chosen_alike(backend: Backend, run: Run, result: Result) -> int:
     """What retries of single instances would do, found from the whole run and from as much as is read of it."""
     failed = {call.instance for call in result.calls if call.status == "failed" and call.instance is not None}
     for instance in failed:
-        for extent in (Extent(), Extent(downstream=True, effects=True)):
+        for extent in (RetryScope(), RetryScope(downstream=True, effects=True)):
             choice, arguments = Choice(extent, instance=instance), (run.id, backend.redis, backend.settings)
             assert Retrier(*arguments).planned(choice) == _Whole(*arguments).planned(choice)
     return len(failed)

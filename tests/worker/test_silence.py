@@ -20,7 +20,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from acts_celery import Client, InfrastructureError
 from acts_celery.broker_config import EmbeddedServer, Settings, SettingsError, load
 from acts_celery.broker_config.tokens import Identity, TokenLimits
-from acts_celery.worker.client.deployments import Overview
+from acts_celery.worker.client.deployments import RunIndex
 from acts_celery.worker.errors import OverLimit
 from acts_celery.worker.outages import SilenceWatch
 from acts_celery.worker.store import connections
@@ -274,7 +274,7 @@ def test_runs_of_an_owner_are_found_and_limited_in_a_cluster(backend: Backend) -
         runs = [ann.submit([], {"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]}) for _ in range(2)]
         with pytest.raises(OverLimit):
             ann.submit([], {"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]})
-        owned = Overview(ann._redis, backend.settings.key_prefix, owner="ann")
+        owned = RunIndex(ann._redis, backend.settings.key_prefix, owner="ann")
         assert [run.run for run in owned.runs()] == [run.id for run in reversed(runs)]
 
 

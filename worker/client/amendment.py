@@ -1,12 +1,12 @@
-"""Amendments: the calls of a run that have not begun are replaced while it runs (SPEC R11.1).
+"""Replace the calls of a run that have not begun, while it runs (SPEC R11.1).
 
-The run is paused, so that no call begins; those at work go on and their outcomes are taken. Every lane is read, the new
-calls are checked against what is there, and where they fit each lane is written in one step: its calls that have not
-begun end as skipped, and a new record of the lane says what is to be done there. The global lane is first; what lanes
-share lies there. Then the run goes on, if it was running.
+The run is paused, so no call begins; calls at work go on, and their outcomes are taken. Every lane is read, the new
+calls are checked against the run, and if they fit, each lane is written in one step: its calls that have not begun end
+as skipped, and a new record says which calls it has now. The global lane comes first and holds what the lanes share.
+Then the run goes on, if it was running.
 
-Should the client die on the way, the run stays paused, and the same amendment can be handed in again: lanes that have
-it are left alone. A run that is amended in part is not resumed.
+If the client dies on the way, the run stays paused, and the same amendment can be started again: lanes that have it are
+left alone. A run that is amended in part is not resumed.
 """
 
 from __future__ import annotations
@@ -48,14 +48,12 @@ from ..store.run_store import RunStore
 from ..store.state import LaneState, RunState
 from .submitting import admitted
 
-# The steps in which a run is changed in many lanes while it is held: paused from the first to the last of them.
-#
-# See lua/amend.lua. A client that begins takes over from one that died on the way, and goes on with what that has
-# written.
+# The steps in which a run is changed in many lanes; from the first to the last of them it is paused (lua/amend.lua). A
+# client that begins takes over from one that died on the way, and continues what that has written.
 
 
 class AmendmentSteps:
-    """The steps of one change of one run. All of them raise `RunNotFound`, `RunOver`, `BeingAmended`."""
+    """Takes the steps of one change of one run. All of it raises `RunNotFound`, `RunOver`, `BeingAmended`."""
 
     def __init__(self, run: str, redis: Redis, settings: Settings) -> None:
         self._run = run
@@ -67,8 +65,8 @@ class AmendmentSteps:
 
     @contextmanager
     def listed(self, submitted: int) -> Iterator[None]:
-        """Opening a run again that has ended, which was submitted then: it is listed before and after. A sweep that is
-        about to let it expire takes it from the list.
+        """List a run as under way before and after it is opened again: a sweep that is about to let it expire takes it
+        from the list. It was `submitted` at that time.
         """
         runs = RunList(self._redis, self._prefix)
         runs.add(self._run, submitted)
@@ -76,8 +74,9 @@ class AmendmentSteps:
         runs.add(self._run, submitted)
 
     def opened(self, refused: str) -> tuple[int, str]:
-        """When a run was submitted that is to go on, also where it has ended, and which change of it was written in
-        part. Raises `RunOver` for one that is cancelled, of which what is `refused` cannot be done.
+        """Read when a run was submitted that is to go on, even if it has ended, and which change was written in part.
+
+        Raises `RunOver`, with the text `refused`, if it is cancelled; also if it is imported, or a child run.
         """
         names = ("status", "submitted", "amending:by", "imported", PARENT)
         status, submitted, by, imported, parent = self._store.fields(*names)
@@ -96,8 +95,8 @@ class AmendmentSteps:
 
     @contextmanager
     def begun(self, resume: Callable[[], None], *, adds: bool) -> Iterator[dict[str, Any]]:
-        """Hold the run, and say how it was, while what is to be written is planned. Where that raises, the run is as
-        before; `resume` lets it go on.
+        """Pause the run while the change is planned in this block; yields how it was. If the block raises, the run is
+        as before; `resume` lets it go on.
         """
         found = self.do("begin", adds=adds)
         try:
@@ -110,8 +109,8 @@ class AmendmentSteps:
             raise
 
     def end(self, record: AuditRecord, resume: Callable[[], None]) -> None:
-        """The last step of a change that is written: the run goes on if it did before and was not paused since. What is
-        left may be nothing, so it says what the output comes to.
+        """Take the last step: the run goes on if it did before and was not paused since. No call may be left, so the
+        step also says whether the output can be read.
         """
         ended = self.do("end", output_fault=self._output_fault())
         record.write_line(self._run)
@@ -120,7 +119,7 @@ class AmendmentSteps:
                 resume()
 
     def _output_fault(self) -> str | None:
-        """What `LaneView.output_fault` says of the global lane."""
+        """Read the log for `LaneView.output_fault` of the global lane."""
         history = RunStore.open(self._redis, self._prefix, self._run)
         run = RunState(history.definition(), ())
         if not holds_references(run.definition.output):
@@ -145,7 +144,7 @@ class AmendmentSteps:
         return {"step": step, "who": self._who, "number": next(self._numbers), **request}
 
     def _take(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """What the script says. Raises where the run is not ours to change."""
+        """Pass on the script's answer. Raises if this client may not change the run."""
         if answer["status"] == "gone":
             raise RunNotFound(self._run)
         if answer["status"] in ENDED_STATUSES and not answer["is_ours"]:
@@ -157,28 +156,28 @@ class AmendmentSteps:
         return answer
 
 
-# Replacing a held call by other calls (SPEC R14.2): a decision that is carried out as an amendment.
+# Replacing a held call by other calls (SPEC R14.2): a decision that is written as an amendment.
 #
-# The calls run where the held one would, and stand in for it: they see what is there, what calls at work write and each
-# other; what waited for it waits for all of them.
+# The calls run in the held call's lane, in its place: they see the data, what calls at work write and each other, and
+# what waited for the held call waits for all of them.
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """The held call that the calls of an amendment stand in for."""
+    """The held call that the calls of an amendment replace."""
 
     call: CallId
     ruling: bytes
-    """The decision, as the log has it."""
+    """The packed decision."""
     who: AuditRecord
     refuse: Callable[[], None]
-    """Raises where the call waits for no person (any more)."""
+    """Raises if the call does not wait for a person (any more)."""
 
 
 def placed_calls(value: Mapping[str, Any], instance: str | None) -> dict[str, Any]:
-    """The amendment with its calls in the instance of the call that they stand in for.
+    """Move the calls of an amendment to the instance of the call that they replace.
 
-    Raises `Rejected` where they are not to run there. What else is wrong with them, the check of the amendment says.
+    Raises `Rejected` if they name another one. All else that is wrong with them is found by the check of the amendment.
     """
     solution = value.get("solution")
     of, at = (solution, ("solution",)) if isinstance(solution, dict) else (value, ())
@@ -211,40 +210,39 @@ def _misplaced(calls: list[Any], instance: str | None, at: tuple[str, ...]) -> I
 
 
 REPLACED: Final = "replaced by an amendment"
-"""Why a call that had not begun was skipped."""
+"""The reason of a call that is skipped before it has begun."""
 
 Check = Callable[[Any, SoFar], Plan]
 
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """A lane as it was read."""
+    """A lane that is to be amended."""
 
     instance: str | None
     record: LaneRecord
     begun: tuple[Call, ...]
-    """Its calls at work."""
+    """The calls at work."""
     waiting: tuple[Call, ...]
-    """Its calls that have not begun."""
+    """The calls that have not begun."""
     replaced: tuple[Call, ...]
-    """Those that others stand in for."""
+    """The held calls that others run in place of."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The run as it was read."""
+    """A run that is to be amended, with all its amendments so far."""
 
     lanes: Sequence[_Lane]
-    """The global one first."""
+    """The lanes, the global one first."""
     definition: Definition
-    """As amended so far."""
     messages: Sequence[Mapping[str, Any]]
     next_index: int
-    """The first that no call of it has ever had."""
+    """The first index that no call has ever had."""
 
 
 class Amender:
-    """Amends one run. `check` makes the plan of an amendment, or raises `protocol.Rejected`."""
+    """Amends one run; `check` makes the plan of an amendment, or raises `protocol.Rejected`."""
 
     def __init__(self, run: str, redis: Redis, settings: Settings, check: Check) -> None:
         self._run = run
@@ -255,9 +253,9 @@ class Amender:
         self._steps = AmendmentSteps(run, redis, settings)
 
     def add(self, value: Any, *, resume: Callable[[], None]) -> None:
-        """Add the calls of an amendment behind those of a run, also of one that has ended (SPEC R11.7).
+        """Add the calls of an amendment to those of a run, even if it has ended (SPEC R11.7).
 
-        Raises as `amend` does; an ended run to which they do not fit is not touched.
+        Raises as `amend` does; if the calls do not fit, a run that has ended is not touched.
         """
         submitted, by = self._steps.opened("nothing can be added to it")
         self._planned(value, by, adds=True)
@@ -267,8 +265,8 @@ class Amender:
     def amend(
         self, value: Any, *, resume: Callable[[], None], adds: bool = False, instead: Replacement | None = None
     ) -> None:
-        """Put the calls of an amendment in place of those that have not begun, or in place of one held call; `resume`
-        the run if it was running.
+        """Replace the calls that have not begun, or one held call, by those of an amendment; `resume` the run if it was
+        running.
 
         Raises `Rejected` and `OverLimit`, and then the run is as before; `RunNotFound`, `RunOver`, `BeingAmended`.
         """
@@ -285,9 +283,9 @@ class Amender:
     def _planned(
         self, value: Any, before: str, *, adds: bool, instead: Replacement | None = None
     ) -> tuple[_Found, str, int, Plan]:
-        """The run as it is, what names the amendment, its first call, and its plan; nothing is written.
+        """Read the run and plan the amendment: returns also the amendment's name, and its first call's index.
 
-        Raises `Rejected`.
+        Raises `Rejected`. Nothing is written.
         """
         run = self._read()
         by, first = _identity(value if instead is None else [instead.call.member, value], before, run.next_index)
@@ -316,8 +314,8 @@ class Amender:
         )
 
     def _write(self, run: _Found, plan: Plan, by: str, added: int | None, instead: Replacement | None) -> None:
-        """Write the lanes that have not been written, the global one before the others. Where calls are `added`, from
-        that index on, those that have not begun stay, also the one that they are `instead` of.
+        """Write the lanes that have not been written, the global one before the others. If calls are `added`, from that
+        index on, those that have not begun stay, including the one that is replaced.
         """
         lanes, definition = run.lanes, run.definition
         is_shared_written = lanes[0].record.amendment == by
@@ -342,7 +340,7 @@ class Amender:
         self._steps.do_all("lane", (request | {"shared": b"", "gathers": []} for request in requests))
 
     def _skip_many(self, request: dict[str, Any]) -> None:
-        """Skip the dropped calls of a lane ahead of its own step where they are too many for one script."""
+        """Skip dropped calls of a lane before its own step if they are too many for one script."""
         while len(dropped := request["dropped"]) > limits.DROPPED_AT_ONCE:
             part = {"lane": request["lane"], "dropped": dropped[: limits.DROPPED_AT_ONCE], "detail": request["detail"]}
             self._steps.do("skip", **part)
@@ -350,7 +348,7 @@ class Amender:
 
 
 def _gathering(lanes: Iterable[_Lane], before: int) -> bool:
-    """Whether a gather call of an index before this one has not begun."""
+    """Tell whether a gather call with a lower index has not begun."""
     return any(call.gather and call.index < before for lane in lanes for call in lane.waiting)
 
 
@@ -367,7 +365,7 @@ def _lane(definition: Definition, lane: LaneState, begun: Collection[tuple[str |
 
 
 def _identity(value: Any, before: str, first: int) -> tuple[str, int]:
-    """What names the amendment, and the index of its first call; the same again where it was written in part."""
+    """Make the name of an amendment, with its first call's index; `before` is the name if it was written in part."""
     digest = hashlib.sha256(pack(value)).hexdigest()[:16]
     if before.startswith(digest):
         return before, int(before.partition(":")[2])
@@ -401,7 +399,7 @@ def _request(
     *,
     keeps_record: bool,
 ) -> dict[str, Any] | None:
-    """What is to be written of a lane; nothing where there is nothing left to do, but of the global one."""
+    """Make the step that writes a lane; None for an instance's lane that has nothing left to do."""
     own = instead if instead is not None and instead.call.instance == lane.instance else None
     new = plan.lanes.get(lane.instance)
     calls = new.calls if new is not None else ()
@@ -439,7 +437,7 @@ def _request(
 
 
 def _awaited(shared: _Lane, plan: Plan) -> frozenset[int]:
-    """The global calls, new or still there, that new calls of instances wait for."""
+    """List the global calls, new or old, that new calls of instances wait for."""
     own = plan.lanes[None].calls if None in plan.lanes else ()
     waited_for = {index for lane in plan.lanes.values() if lane.instance is not None for index in lane.awaited}
     return frozenset(call.index for call in (*shared.begun, *shared.waiting, *own) if call.index in waited_for)

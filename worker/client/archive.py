@@ -1,11 +1,11 @@
-"""A run as one file: written with its log, definition and result, and read back under its id (SPEC R11.5).
+"""Export a run to one file and import it under its id (SPEC R11.5); make a plan of its calls, a script of its answers.
 
-A file of JSON lines. The first holds what the run is and has come to, `result` as `acts show --json` prints it; each of
-the others is a file of it (`file` is its digest, `content` in base64), or an entry of its log: `id`, `lane`, `message`
-where it has one, and its other fields as they lie in Redis, in base64. Nothing of it is lost.
+The file has lines of JSON. The first holds the definition, the state and the result, as `acts show --json` prints it;
+each of the others a file of the run (`file` is its digest, `content` is in base64), or an entry of its log: `id`,
+`lane`, `message` if it has one, and its other fields as they are in Redis, in base64. Nothing of the run is lost.
 
-An imported run is there to be read and forked. One that had not ended is cancelled, as of the file. Who imported it
-is the last entry of its log; who did what before is what the file says.
+An imported run is there to be read and forked; if it had not ended, it is cancelled. The last entry of its log says who
+imported it; who did what before is taken from the file.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 _NUMBERS: Final = frozenset({"format", "total", "submitted", "finished", "running", "bytes"})
-"""Fields of the state that are numbers; the counts of calls by status (`n:…`) are, too."""
+"""The fields of the state that are numbers, as are the counts of calls by status (`n:…`)."""
 _NUMBER: Final = re.compile(r"\d{1,13}\Z", re.ASCII)
-"""A count, or a moment in ms that a date can have."""
+"""A count, or a time in ms that a date can have."""
 _NOT_TAKEN: Final = frozenset({"look", "promises_due", "parent", "imported", "sent", OWNER})
-"""Fields of the state that say something of work under way, or of other runs."""
+"""The fields of the state about work under way, or about other runs."""
 
 
 def script_of(history: RunStore) -> str:
-    """The answers of a run's loop as a script, which gives them again for the same request. Raises `NoLoop`."""
+    """Make a script of the answers of a run's loop, for the scripted model. Raises `NoLoop`."""
     entries: list[dict[str, Any]] = []
     messages: list[Mapping[str, Any]] = []
     schema, request = None, ModelRequest([])
@@ -78,11 +78,11 @@ def script_of(history: RunStore) -> str:
 
 
 def plan_of(run: RunState, tick: int | None = None, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
-    """A run's calls as a plan, to be run again: a submission of one plan message, with the tools and delegates that the
-    calls name; of a tick of its loop, where that is given. What was replaced is not among them.
+    """Make a plan of a run's calls, to be run again: a submission of one plan message, with the tools and delegates
+    that the calls name; with a `tick` only of the calls that it brought. Replaced calls are left out.
 
-    A call that stands once for each instance is one call of the plan. `warn` is told of global calls beside those of
-    instances: a plan runs them in each. Raises `NoLoop`, `NoSuchTick`.
+    A call that every instance has is one call of the plan. `warn` is called with a text if there are global calls next
+    to those of instances: a plan runs them in each. Raises `NoLoop`, `NoSuchTick`.
     """
     if tick is not None:
         if run.loop is None:
@@ -118,7 +118,7 @@ def plan_of(run: RunState, tick: int | None = None, warn: Callable[[str], None] 
 
 
 def _with_sources(call: Call) -> Mapping[str, Any]:
-    """A call as it was written, with the sources of who chose it (SPEC R16.1)."""
+    """Write a call as it was submitted, with the sources of who chose it (SPEC R16.1)."""
     return {**call.raw, TRUST: sorted(call.prompt_labels)[:MOST_LABELS]} if call.prompt_labels else call.raw
 
 
@@ -127,7 +127,7 @@ def _is_replaced(end: End | None) -> bool:
 
 
 def _templates(calls: Sequence[Mapping[str, Any]], instances: Set[str | None]) -> list[dict[str, Any]]:
-    """The calls as templates: one for those that stand in every instance and are the same but for its name."""
+    """Make templates of calls: one of those that every instance has, differing only in its name."""
     general = [{key: value for key, value in raw.items() if key != "_instance"} for raw in calls]
     forms = [(pack(each), raw.get("_instance")) for each, raw in zip(general, calls, strict=True)]
     named = defaultdict[bytes, dict[str | None, None]](dict)
@@ -175,7 +175,7 @@ def export_lines(redis: Redis, prefix: str, run: str, result: Mapping[str, Any])
 
 
 def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes], read: Callable[[str], object]) -> str:
-    """Write a run from its file; returns its id. A file of which `read` cannot read the run is refused.
+    """Write a run from its file; returns its id. If `read` cannot read the run then, the file is refused.
 
     Raises `Rejected`, and then nothing was written; `OtherFormat`, `RedisError`.
     """
@@ -204,7 +204,7 @@ def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes],
 
 
 def read_whole(run: Run) -> None:
-    """Read all that there is of a run. Raises whatever that does."""
+    """Read everything of a run, to see whether that raises anything."""
     run.status()
     for _ in run.export():
         pass
@@ -219,7 +219,7 @@ def read_whole(run: Run) -> None:
 
 
 def _prove(run: str, read: Callable[[str], object]) -> None:
-    """Have a run read once, before anybody relies on it. Raises `Rejected`."""
+    """Read an imported run once, before anybody relies on it. Raises `Rejected`."""
     try:
         read(run)
     except RedisError:
@@ -287,7 +287,7 @@ def _entries(copy: RunCopy, rows: Iterator[str | bytes], settings: Settings) -> 
 
 
 def _left(left: int, most: int, number: int) -> int:
-    """What may still be written. Raises `Rejected` where that is less than nothing."""
+    """Pass on how many bytes may still be written. Raises `Rejected` if that is less than nothing."""
     if left < 0:
         limits = "ACTS_LIMIT_RUN_BYTES and ACTS_LIMIT_SUBMISSION_BYTES"
         raise _refused(number, f"it holds more than the {most} bytes that a run may have ({limits})")
@@ -295,7 +295,7 @@ def _left(left: int, most: int, number: int) -> int:
 
 
 def _file(entry: Mapping[str, Any], number: int) -> tuple[str, bytes]:
-    """A file's digest, and its content. Raises `Rejected`."""
+    """Read a file's digest and content. Raises `Rejected`."""
     content = _decoded(entry.get("content"), number)
     digest = hashlib.sha256(content).hexdigest()
     if entry["file"] != digest:
@@ -304,7 +304,7 @@ def _file(entry: Mapping[str, Any], number: int) -> tuple[str, bytes]:
 
 
 def _fields(entry: Mapping[str, Any], number: int, limits: Limits) -> Fields:
-    """The fields of an entry in Redis. Raises `Rejected`."""
+    """Read the fields of an entry as Redis has them. Raises `Rejected`."""
     others, id_ = entry.get("fields", {}), entry.get("id")
     if not isinstance(id_, str) or not isinstance(others, dict):
         raise _refused(number, "an entry has no id, or fields that are no object")

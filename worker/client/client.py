@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ...protocol.plan.additions import SoFar
     from ..broker.consumer import Publisher
     from .deleting import DeletableRun, DeletableRuns, ErasableRun, ErasableRuns, Erased
-    from .deployments import Overview, Summary
+    from .deployments import RunIndex, Summary
     from .dispatcher import Dispatcher
     from .results import RunStatus
 
@@ -171,10 +171,10 @@ class Client:
         """The runs that are kept, the newest first; of a status, a name or tag, or that have ended so long ago. Raises
         `InfrastructureError`.
         """
-        from .deployments import Which
+        from .deployments import RunFilter
 
         with redis_errors(self.settings):
-            yield from self._overview.runs(Which(status, name, older_than_seconds))
+            yield from self._overview.runs(RunFilter(status, name, older_than_seconds))
 
     def deletable_runs(
         self,
@@ -189,9 +189,9 @@ class Client:
         only as many of them as free so much. Nothing is deleted. Raises `InfrastructureError`.
         """
         from .deleting import Deleter
-        from .deployments import Which
+        from .deployments import RunFilter
 
-        which = Which(status, name, older_than_seconds)
+        which = RunFilter(status, name, older_than_seconds)
         with redis_errors(self.settings):
             return Deleter(self._redis, self.settings).choose(which, free_bytes, is_largest_first=is_largest_first)
 
@@ -216,9 +216,9 @@ class Client:
         stay. Nothing is deleted. Raises `InfrastructureError`.
         """
         from .deleting import Eraser
-        from .deployments import Which
+        from .deployments import RunFilter
 
-        which = Which(status, name, older_than_seconds)
+        which = RunFilter(status, name, older_than_seconds)
         with redis_errors(self.settings):
             return Eraser(self._redis, self.settings).choose(which, tuple(dict.fromkeys(instances)))
 
@@ -245,10 +245,10 @@ class Client:
         deleted meanwhile is left out; so is one of a format that is not read, where `left_out` is told of it. Raises
         `RunNotFound` for a `run` that is not there, `OtherFormat`, `InfrastructureError`.
         """
-        from .deployments import Which
+        from .deployments import RunFilter
         from .tables import rows_of
 
-        which, is_found = Which(status, name, older_than_seconds), False
+        which, is_found = RunFilter(status, name, older_than_seconds), False
         with redis_errors(self.settings):
             for summary, state in self._overview.with_states():
                 if run in (None, summary.run) and which.admits(summary):
@@ -281,11 +281,11 @@ class Client:
         return Checker(self.settings, self._registry)
 
     @cached_property
-    def _overview(self) -> Overview:
-        from .deployments import Overview
+    def _overview(self) -> RunIndex:
+        from .deployments import RunIndex
 
         identity = self.settings.identity
-        return Overview(self._redis, self.settings.key_prefix, asker=identity.name if identity is not None else None)
+        return RunIndex(self._redis, self.settings.key_prefix, asker=identity.name if identity is not None else None)
 
     def run_of(self, run: str, since: str | None = None) -> Run:
         """A run by its id, without looking whether it is there; `since` as in `Run`."""

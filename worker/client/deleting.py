@@ -1,8 +1,8 @@
-"""Deleting runs that are over, one or many: what is deleted with them, and how much that frees.
+"""Delete runs that are over, or what they hold of some of their instances.
 
-With a run its child runs are deleted (SPEC R9.3), and the dead letters of all of them. What is under way stays, and so
-does a run with a child run under way, or one that answers a call under way. Where many are deleted, a run stays, too,
-whose calls that were sent and forgotten are not done.
+With a run its child runs are deleted (SPEC R9.3), and the dead letters of all of them. A run under way stays, and so
+does one with a child run under way, or one that answers a call under way. When many are deleted, a run also stays while
+calls that it has sent and forgotten are not done.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..store.run_writer import Holding, LogRewrite, delete_runs, measure_runs
 from ..store.scripts import date_of
 from ..store.state import RunState
 from ..store.waiting import DeadLetters
-from .deployments import Overview, Summary, Which
+from .deployments import RunFilter, RunIndex, Summary
 from .results import FOREIGN, deleted_instances
 
 UNDER_WAY: Final = "under way"
@@ -42,27 +42,27 @@ NOT_DONE: Final = "sent and forgotten calls not done"
 
 @dataclass(frozen=True, slots=True)
 class DeletableRun:
-    """A run that may be deleted, or was: what goes with it."""
+    """A run that may be deleted, or was, and what goes with it."""
 
     run: str
     name: str | None
     status: str
     finished: datetime | None
     children: tuple[str, ...] = ()
-    """Its child runs, and theirs."""
+    """Its child runs, and all runs below them."""
     bytes: int = 0
-    """That they take in the server's memory, as it estimates that."""
+    """How much all of them take in the server's memory, as the server estimates it."""
     dead_letters: int = 0
     outstanding: int = 0
-    """Calls that were sent and forgotten and are not done: nobody would send them again."""
+    """How many calls were sent and forgotten and are not done: without the run nobody would send them again."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Convert to JSON."""
         return asdict(self) | {"finished": date_of(self.finished) if self.finished is not None else None}
 
     @property
     def all(self) -> tuple[str, ...]:
-        """The runs to delete: those below first, so that one that is left is found again by the run above it."""
+        """List the runs to delete, the lowest first: one that is left is found again by the run above it."""
         return (*self.children, self.run)
 
 
@@ -72,11 +72,11 @@ class DeletableRuns:
 
     runs: tuple[DeletableRun, ...]
     kept: Mapping[str, int]
-    """Why runs stay that are of the name or status asked for -> how many."""
+    """How many runs of the filter's name and status stay, by the reason."""
 
     @property
     def bytes(self) -> int:
-        """That all of them take."""
+        """Sum up what the runs take."""
         return sum(run.bytes for run in self.runs)
 
 
@@ -89,12 +89,14 @@ class Deleter:
         self._prefix = settings.key_prefix
         self._letters = DeadLetters(redis, settings)
 
-    def choose(self, which: Which, free_bytes: int | None = None, *, is_largest_first: bool = False) -> DeletableRuns:
-        """The runs that could be deleted, those that ended first first, or the largest; with `free_bytes` only as many
-        of them as take so much.
+    def choose(
+        self, which: RunFilter, free_bytes: int | None = None, *, is_largest_first: bool = False
+    ) -> DeletableRuns:
+        """List the runs that can be deleted, by the time of their ends, or the largest first; with `free_bytes` only as
+        many as take so much.
         """
         kept = Counter[str]()
-        measured = self._measured(self._over(which, kept), kept)
+        measured = self._measured(self._ended(which, kept), kept)
         if is_largest_first:
             measured = iter(sorted(measured, key=lambda run: -run.bytes))
         chosen, total = list[DeletableRun](), 0
@@ -106,13 +108,13 @@ class Deleter:
         return DeletableRuns(tuple(chosen), {why: number for why, number in kept.items() if number})
 
     def delete(self, runs: Iterable[DeletableRun]) -> Iterator[DeletableRun]:
-        """Delete them, and yield those that are: one that goes on meanwhile stays."""
+        """Delete runs, and yield each that is deleted: one that goes on meanwhile stays."""
         for some in batches(list(runs), limits.DELETING_AT_ONCE):
             yield from self._delete(some, keeps_outstanding=True)
 
     def delete_one(self, run: str, *, foreign: bool = False) -> DeletableRun:
-        """Delete a run that is over, with what stands below it; with `foreign` one that is of a format that is not read
-        whatever its status is. Raises `RunNotFound`, `RunOver`.
+        """Delete a run that is over, with its child runs; with `foreign` also a run under way, if this version does not
+        read its format. Raises `RunNotFound`, `RunOver`.
         """
         name, above, number = self._store(run).fields("name", PARENT, "format")
         is_read = number is None or int(number) == FORMAT
@@ -138,12 +140,12 @@ class Deleter:
             return deleted
         raise RunOver(f"run {run} goes on: calls were added to it meanwhile")
 
-    def _over(self, which: Which, kept: Counter[str]) -> list[DeletableRun]:
-        """The runs that are meant and over, with those below them, by their ends."""
+    def _ended(self, which: RunFilter, kept: Counter[str]) -> list[DeletableRun]:
+        """List the runs of a filter that are over, with those below them, in the order of their ends."""
         below = defaultdict[str, list[str]](list)
         known, under_way = set[str](), set[str]()
         meant = list[tuple[Summary, str | None]]()
-        for summary, state in Overview(self._redis, self._prefix).with_states():
+        for summary, state in RunIndex(self._redis, self._prefix).with_states():
             run, parent = summary.run, Parent.read(state.get(PARENT))
             known.add(run)
             if parent is not None:
@@ -165,7 +167,7 @@ class Deleter:
         return sorted(found, key=lambda run: run.finished.timestamp() if run.finished is not None else 0)
 
     def _measured(self, runs: Sequence[DeletableRun], kept: Counter[str]) -> Iterator[DeletableRun]:
-        """The runs with what they hold, without those of which a call is not done."""
+        """Measure what runs hold; those with calls that are not done are counted in `kept`."""
         letters = self._letters.counts()
         for some in batches(runs, limits.DELETING_AT_ONCE):
             holdings = iter(measure_runs(self._redis, self._prefix, [each for run in some for each in run.all]))
@@ -192,7 +194,7 @@ class Deleter:
         return found
 
     def _below(self, run: str) -> list[str]:
-        """The child runs of one run, and theirs: their ids begin as its own does (see `child_links.child_id`)."""
+        """List the runs below a run: their ids begin as its own does (see `run_list.child_id`)."""
         below, runs = defaultdict[str, list[str]](list), RunList(self._redis, self._prefix)
         for some in batches(runs.beginning_with(f"{run.partition('-')[0]}-"), limits.LOOKED_AT):
             for each, [field] in zip(some, runs.fields(some, PARENT), strict=True):
@@ -205,7 +207,7 @@ class Deleter:
 
 
 def _descendants(run: str, below: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """The runs below a run, the lowest first."""
+    """List the runs below a run, the lowest first."""
     for child in below.get(run, ()):
         yield from _descendants(child, below)
         yield child
@@ -234,16 +236,16 @@ class Erased:
     run: str
     instances: tuple[str, ...]
     entries: int
-    """Of the log."""
+    """How many entries of the log."""
     children: tuple[str, ...]
-    """Their child runs."""
+    """The child runs of the instances' calls."""
     dead_letters: int
     files: int
     remains: tuple[str, ...]
-    """What may hold data of theirs and stays, in words."""
+    """Descriptions of what stays and may hold data of the instances."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Convert to JSON."""
         return asdict(self)
 
 
@@ -252,25 +254,24 @@ OF_ANOTHER_VERSION: Final = "of another version"
 
 @dataclass(frozen=True, slots=True)
 class ErasableRun:
-    """A run that has ended and holds something of instances."""
+    """A run that has ended and has some of the instances that are to be deleted."""
 
     run: str
     name: str | None
     instances: tuple[str, ...]
-    """Those of the ones that are meant."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Convert to JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class ErasableRuns:
-    """The runs that hold something of instances, and why others of these stay as they are."""
+    """The runs that have instances to be deleted, and why other runs with them stay as they are."""
 
     runs: tuple[ErasableRun, ...]
     kept: Mapping[str, int]
-    """Why nothing can be deleted of runs that have them, too -> how many these are."""
+    """How many runs with these instances stay as they are, by the reason."""
 
 
 class Eraser:
@@ -281,12 +282,12 @@ class Eraser:
         self._settings = settings
         self._prefix = settings.key_prefix
 
-    def choose(self, which: Which, instances: Sequence[str]) -> ErasableRuns:
-        """The runs that are meant and have one of these instances, the newest first. A run is found by the list of its
-        instances, in which the server looks for their names, a few runs in one step; a deleted one is not in it.
+    def choose(self, which: RunFilter, instances: Sequence[str]) -> ErasableRuns:
+        """List the runs of a filter that have one of these instances, the newest first. The server looks for the names
+        in the run's list of instances; one that was deleted is no longer there.
         """
         kept, found = Counter[str](), list[ErasableRun]()
-        runs = ((run, state) for run, state in Overview(self._redis, self._prefix).with_states() if which.admits(run))
+        runs = ((run, state) for run, state in RunIndex(self._redis, self._prefix).with_states() if which.admits(run))
         for page in batches(runs, limits.DELETING_AT_ONCE):
             names = [summary.run for summary, _ in page]
             holding = RunList(self._redis, self._prefix).holding(names, instances)
@@ -298,8 +299,8 @@ class Eraser:
         return ErasableRuns(tuple(found), kept)
 
     def erase(self, runs: Iterable[ErasableRun]) -> Iterator[Erased]:
-        """Delete the instances of these runs, and yield what was deleted of each; one that is gone meanwhile, or goes
-        on, is left out.
+        """Delete the instances of runs, and yield what was deleted of each; a run that is gone meanwhile, or goes on,
+        is left out.
         """
         for run in runs:
             with suppress(RunNotFound, RunOver, InstanceDeleted):
@@ -348,7 +349,7 @@ class Eraser:
 
 
 def _files_of(entries: Sequence[Entry]) -> set[str]:
-    """The digests of the files that messages show, and of pictures that tools have answered."""
+    """List the digests of the files that messages show, and of pictures that tools have answered."""
     messages = [message for entry in entries for message in _messages(entry)]
     named = {str(part["digest"]) for part in file_parts(messages) if "digest" in part}
     return named | {digest for _, digest in pictures_in(messages)}
@@ -362,7 +363,7 @@ def _messages(entry: Entry) -> Iterator[Any]:
 
 
 def _remains(run: RunState) -> Iterator[str]:
-    """What has read in all instances, or was shown them."""
+    """Describe what was made from all instances, or shown them."""
     for index, call in run.shared.known.items():
         if call.gather and run.shared.end(index) is not None:
             yield f"what call {index} ({call.tool}) has gathered, and what was made of that"

@@ -1,6 +1,6 @@
-"""Deployments: the runs of which calls may still begin, held against code that is not deployed yet (SPEC R17.2).
+"""Check runs against code that is not deployed yet (SPEC R17.2), and list and find runs.
 
-A run is read only where a contract that its calls were checked under changes.
+The log of a run is read only if a contract that its calls were checked under changes.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from .submitting import ID, LATEST, collecting_seldom
 
 @dataclass(frozen=True, slots=True)
 class RunRefusal:
-    """A call of a run that will be refused, or may be."""
+    """A call of a run that the new code will refuse, or may refuse."""
 
     run: str
     refusal: Refusal
 
     def to_dict(self) -> dict[str, Any]:
-        """As `acts check --runs --json` prints it."""
+        """Convert to what `acts check --runs --json` prints."""
         return {"run": self.run, **self.refusal.to_dict()}
 
 
 def coming(registry: Registry, gone: Iterable[str]) -> Coming:
-    """The code that is registered, and the names that there is no code for any more."""
+    """Describe the code that is registered; there is no code for the names in `gone` any more."""
     activities = registry.activities
     gone = frozenset(gone)
     contracts = {name: activity.contract for name, activity in activities.items() if name not in gone}
@@ -66,21 +66,21 @@ def _refuses(activity: Activity) -> Any:
 
 
 class Deployments:
-    """Says what becomes of the calls of all runs when code is deployed."""
+    """Finds the calls of all runs that code to be deployed would refuse."""
 
     def __init__(self, redis: Redis, prefix: str, code: Coming, said_here: SaidHere) -> None:
-        """`said_here` is what the code that is to come, and the operator here, say of calls (SPEC R16.1)."""
+        """Take in `said_here` what the new code, and the operator here, say of calls (SPEC R16.1)."""
         self._redis = redis
         self._prefix = prefix
         self._code = code
         self._said_here = said_here
         self.unread: list[str] = []
-        """Runs of another format."""
+        """The runs of another format, which were not read."""
         self.looked_at = 0
         """How many runs have not ended, or have calls that were sent and forgotten and are not done."""
 
     def refusals(self) -> Iterator[RunRefusal]:
-        """The calls that may still begin and then will be refused, or may be. Raises `RedisError`."""
+        """Find the calls that may still begin and would be refused then, or may be. Raises `RedisError`."""
         for run, state in RunList(self._redis, self._prefix).newest():
             if state["status"] in ENDED_STATUSES and not self._has_more(run, state):
                 continue
@@ -95,7 +95,7 @@ class Deployments:
                 continue
 
     def _has_more(self, run: str, state: Mapping[str, str]) -> bool:
-        """Whether calls of a run that has ended were sent and forgotten and are not done."""
+        """Tell whether a run that has ended has calls that were sent and forgotten and are not done."""
         return "sent" in state and bool(RunStore.open(self._redis, self._prefix, run).count_outbox())
 
     def _of_run(self, name: str) -> Iterator[Refusal]:
@@ -122,7 +122,7 @@ class Deployments:
         yield from self._held(replace(definition, said_here=self._said_here), reading)
 
     def _held(self, definition: Definition, reading: _Reading) -> Iterator[Refusal]:
-        """The calls that labels may hold which their run does not know."""
+        """Find the calls that would be held by labels of the new code which their run does not know."""
         ways: dict[int, list[Way]] = {}
         shared = reading.run.shared.known
         for instance, lane in reading.run.lanes.items():
@@ -141,12 +141,12 @@ class Deployments:
                     yield Refusal(call.index, instance, call.tool, call.runner.name, False, reason, is_hold=True)
 
     def _changes(self, definition: Definition) -> bool:
-        """Whether a contract that a run's calls were checked under changes."""
+        """Tell whether a contract that a run's calls were checked under changes."""
         marks = definition.contracts
         return any(not one.is_of(marks[name]) for name, one in self._code.contracts.items() if name in marks)
 
     def _at_work(self, history: RunStore) -> dict[str | None, set[int]]:
-        """The calls that code is at work on now, by instance."""
+        """List the calls that code is at work on now, by instance."""
         found = defaultdict[str | None, set[int]](set)
         for (instance, index), how in history.at_work().items():
             if how.kind in (Kind.RUNNING, Kind.CHILD) or (how.kind is Kind.SENT and how.holder.endswith("/")):
@@ -154,7 +154,7 @@ class Deployments:
         return found
 
     def _of_model(self, run: RunState) -> Iterator[Refusal]:
-        """What the model of a loop may still call, and there is no code for any more."""
+        """Find the tools that the model of a loop may still call and that there is no code for any more."""
         request = run.definition.request
         if request is None or run.loop is None or run.loop.stage is Stage.ENDED:
             return
@@ -183,11 +183,10 @@ class Deployments:
 
 @dataclass
 class _Reading:
-    """A run, and what in it names sources."""
+    """A run, and its messages that name sources."""
 
     run: RunState
     marked: list[Mapping[str, Any]] = field(default_factory=list)
-    """The messages that name sources."""
 
     def take(self, entry: Entry) -> None:
         """Take in the next entry of the log."""
@@ -196,7 +195,7 @@ class _Reading:
             self.marked.append(entry.message)
 
     def part(self, instance: str | None, lane: LaneState, shared: list[Call], at_work: Iterable[int]) -> LanePart:
-        """The open calls of a lane."""
+        """Describe the open calls of a lane for a forecast."""
         calls = [lane.known[index] for index in lane.open]
         resolved = ((call.index, lane.call(call.index).parameters) for call in calls)
         given = {index: parameters for index, parameters in resolved if parameters is not None}
@@ -212,7 +211,7 @@ class _Reading:
 
 
 def _proof(calls: Mapping[int, Call], marked: Sequence[Mapping[str, Any]], said: Trusts) -> Proof:
-    """Over all instances at once: what one of them may read, each may."""
+    """Prove what calls may reach, over all instances at once: what one of them may read, each may."""
     return Proof(
         [*calls.values()], marked, lambda call: tool_trust_of(said, call.tool, call.runner.name), is_template=True
     )
@@ -224,12 +223,12 @@ def _number(element: int) -> int:
     return number
 
 
-# The overview of runs: which there are, how they stand, and which one a person means.
+# The index of runs: which there are, their statuses, and which one a person means.
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One run at a glance."""
+    """A run as `acts runs` lists it."""
 
     run: str
     name: str | None
@@ -239,31 +238,31 @@ class Summary:
     submitted: datetime
     finished: datetime | None
     age_seconds: float
-    """Since its submission."""
+    """Seconds since its submission."""
     duration_seconds: float
-    """From its submission to its end, or to now."""
+    """Seconds from its submission to its end, or to now."""
     cost: Mapping[str, Any] | None = None
-    """What its loop has cost so far, as `Cost.to_dict` has it (SPEC R13.12); None where it is no request."""
+    """What its loop has cost so far, from `Cost.to_dict` (SPEC R13.12); None if it is no request."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As `acts runs --json` prints it."""
+        """Convert to what `acts runs --json` prints."""
         finished = date_of(self.finished) if self.finished is not None else None
         found = asdict(self) | {"submitted": date_of(self.submitted), "finished": finished}
         return {key: value for key, value in found.items() if key != "cost" or value is not None}
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
-    """Which runs are meant; what is None says nothing."""
+class RunFilter:
+    """A filter of runs; a field that is None lets every run pass."""
 
     status: RunStatus | None = None
     name: str | None = None
-    """Their name, or one of their tags."""
+    """The run's name, or one of its tags."""
     older_than_seconds: float | None = None
-    """They have ended at least so long ago."""
+    """How many seconds ago the run has ended, at least."""
 
     def admits(self, run: Summary) -> bool:
-        """Whether a run is one of them."""
+        """Tell whether a run passes."""
         return (
             self.status in (None, run.status)
             and (self.name is None or self.name in (run.name, *run.tags))
@@ -274,8 +273,8 @@ class Which:
         return run.finished is not None and run.age_seconds - run.duration_seconds >= seconds
 
 
-class Overview:
-    """The runs of a backend. All of it raises `RedisError`."""
+class RunIndex:
+    """Lists and finds the runs of a backend. All of it raises `RedisError`."""
 
     def __init__(
         self,
@@ -286,8 +285,8 @@ class Overview:
         asker: str | None = None,
         most_looked_at: int = limits.DEPLOYMENTS_MOST_LOOKED_AT,
     ) -> None:
-        """With an `owner` its own runs alone are there. The `asker` owns the runs that a name can mean: the `owner`
-        where there is one, None for those that nobody owns. `most_looked_at` is for finding a run by less than its id.
+        """Take an `owner` to see only its runs. The `asker` owns the runs that a name can mean: the `owner` if there is
+        one, None for those that nobody owns. A run is looked for among the newest `most_looked_at`, unless by its id.
         """
         self._redis = redis
         self._prefix = prefix
@@ -295,20 +294,20 @@ class Overview:
         self._asker = owner if owner is not None else asker
         self._most_looked_at = most_looked_at
 
-    def runs(self, which: Which = Which()) -> Iterator[Summary]:
-        """The runs that are meant, the newest first."""
+    def runs(self, which: RunFilter = RunFilter()) -> Iterator[Summary]:
+        """List the runs that pass a filter, the newest first."""
         for summary, _ in self.with_states():
             if which.admits(summary):
                 yield summary
 
     def with_states(self) -> Iterator[tuple[Summary, State]]:
-        """Every run, the newest first, and the fields of its state."""
+        """List every run, the newest first, with the fields of its state."""
         now_ms = server_ms(self._redis)
         for run, state in self._newest():
             yield _summary(run, state, now_ms), state
 
     def find(self, text: str) -> str:
-        """The id of the run that a text means: an id, the beginning of one, `latest` or the newest of a name.
+        """Find the id of the run that a text means: an id, the beginning of one, `latest` or the newest of a name.
 
         Anybody may choose a name, so ids come first, and a name means only a run of the asker's own (SPEC R14.4).
         Raises `RunNotFound`, `AmbiguousRun`.
@@ -356,7 +355,7 @@ class Overview:
         return islice(found, self._most_looked_at)
 
     def _owner_of(self, run: str, state: State) -> str | None:
-        """Who owns a run; a child run belongs to the owner of the run above it."""
+        """Find the owner of a run; a child run belongs to the owner of the run above it."""
         return owner_of(self._redis, self._prefix, run) if PARENT in state else state.get(OWNER)
 
     def _newest(self) -> Iterator[tuple[str, State]]:

@@ -1,13 +1,13 @@
-"""The dispatcher: a checked plan becomes a run, and one Celery task per lane.
+"""Turn a checked plan into a run, and one Celery task per lane.
 
-It is written down (`store.run_writer`), then the first tasks are published, a window of them (see lua/run.lua). A
-task that gets lost on the way, or that the broker does not take, is published by the sweep.
+The run is written (`store.run_writer`), then the first tasks are published, a window of them (see lua/run.lua). A task
+that is lost on the way, or that the broker does not take, is published by the sweep.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -42,41 +42,38 @@ from ..store.run_writer import RunWriter, TakenOver
 from ..store.scripts import ServerClock, date_now
 from .submitting import NO_LABEL, Label, admitted, claimed
 
-# What is sent and forgotten, and waits for nothing, is decided by whoever submits it: no lane is driven for it.
+# Calls that are sent and forgotten and wait for nothing are decided by the client: no lane is driven for them.
 #
-# Such a call has ended, for its run, once its task stands in the outbox (SPEC R5.1). Who submits knows all that it is
-# given, so the core decides it here as it does for a lane runner, and what it decides is written down with the run.
-# Where the task is not published then, the sweep publishes it. A lane in which there is anything else to do is left to
-# the workers as a whole, as are all lanes beyond what is published at once. Only the queue of the background is filled
-# from here: who submits may have no right to another one.
+# For its run such a call has ended once its task is in the outbox (SPEC R5.1). The client knows all its parameters, so
+# the core decides it here as it does for a lane runner, and the decision is written with the run. If the task is not
+# published then, the sweep publishes it. A lane with any other call is left to the workers as a whole, as are all lanes
+# beyond those published at once. Only the background queue is filled from here: a client may have no right to others.
 
 _MOST_WORK: Final = 10 * STEP_WORK
-"""Units that checking what they are given may take here."""
+"""How many units of work checking the calls' parameters may take here."""
 
 
 Sent = Sequence[tuple[CallId, TaskMessage]]
-"""The calls of a lane, and their tasks."""
-Given = Callable[[CallId], Attempt]
-"""The attempt at a call, as it is given away."""
+"""Calls of a lane with their tasks."""
 
 
 @dataclass(slots=True)
-class Forgotten:
-    """What is sent with a submission."""
+class SentInline:
+    """The calls that are sent with a submission."""
 
     lanes: dict[str | None, Sent] = field(default_factory=dict)
-    """The lanes that have ended with it."""
+    """The calls of each lane that has ended with it."""
     work: int = 0
-    """What validation has taken (see `schemas.work`)."""
+    """How much work validation has taken (see `schemas.costs`)."""
 
     @property
     def tasks(self) -> list[TaskMessage]:
-        """All tasks."""
+        """The tasks of all lanes."""
         return [task for calls in self.lanes.values() for _, task in calls]
 
 
-class Forgetting:
-    """Decides which lanes have ended when they are submitted."""
+class InlineFireAndForget:
+    """Decides which lanes have ended with their submission, since all their calls are sent and forgotten."""
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
         self._settings = settings
@@ -84,20 +81,16 @@ class Forgetting:
         self._remote = Remote(settings, registry)
         self._limits = limits_of(settings)
 
-    def decide(self, plan: Plan, run: str, tokens: Tokens, trace: str = "") -> Forgotten:
-        """What can be sent of a plan, as that run; `trace` is its place in one (see `Attempt`)."""
-        found, meter = Forgotten(), Meter()
+    def decide(self, plan: Plan, run: str, tokens: Tokens, trace: str = "") -> SentInline:
+        """Make the tasks of the lanes of a plan that can end here; `trace` is the run's place in a trace."""
+        found, meter = SentInline(), Meter()
         most, calls, free_bytes = DISPATCHER_WINDOWS * self._settings.publish_window, 0, DISPATCHER_MOST_BYTES
         before = METER.set(meter)
-
-        def given(call: CallId) -> Attempt:
-            return tokens.given(Attempt(call, trace=trace))
-
         try:
             for instance, lane in plan.lanes.items():
                 if calls + len(lane.calls) > most or meter.units >= _MOST_WORK or not self._may_end(plan, lane):
                     continue
-                if sent := self._sent(plan, lane, run, given, free_bytes):
+                if sent := self._sent(plan, lane, run, tokens, trace, free_bytes):
                     found.lanes[instance] = sent
                     calls += len(sent)
                     free_bytes -= sum(len(task.body) for _, task in sent)
@@ -107,17 +100,17 @@ class Forgetting:
         return found
 
     def _may_end(self, plan: Plan, lane: Lane) -> bool:
-        """Whether a lane has calls for the background only, and neither a gather call nor the output needs it."""
+        """Tell whether a lane has only calls for the background, and neither a gather call nor the output needs it."""
         is_read = lane.instance is None and plan.submission.output is not None
         return lane.gathers is None and not is_read and all(map(self._is_sent, lane.calls))
 
     def _is_sent(self, call: Call) -> bool:
-        """Whether a call is one that goes to the background, for all that is known here."""
+        """Tell whether a call goes to the background, as far as this client knows."""
         is_known = call.runner.executor is Executor.ACTIVITY and call.runner.name in self._registry.activities
         return is_known and call.is_fire_and_forget and self._remote.queue(call) == self._settings.queue_background
 
-    def _sent(self, plan: Plan, lane: Lane, run: str, given: Given, most_bytes: int) -> Sent:
-        """The tasks of a lane's calls; none where not all of them can begin, or they are too large together."""
+    def _sent(self, plan: Plan, lane: Lane, run: str, tokens: Tokens, trace: str, most_bytes: int) -> Sent:
+        """Make the tasks of a lane's calls; none unless all calls can begin, and the tasks fit into so many bytes."""
         approvals, fold = read_approvals(plan.submission.config), plan.context.fold(lane.instance)
         execution = Execution.of(plan, lane, fold, approvals=approvals, limits=self._limits)
         sent: list[tuple[CallId, TaskMessage]] = []
@@ -130,7 +123,8 @@ class Forgetting:
             for start in starts:
                 call = CallId(run, lane.instance, start.call.index)
                 try:
-                    task = self._remote.activity_task(start, given(call), execution, plan.contracts)
+                    attempt = tokens.given(Attempt(call, trace=trace))
+                    task = self._remote.activity_task(start, attempt, execution, plan.contracts)
                 except Conflict:
                     return []
                 most_bytes -= len(task.body)
@@ -140,7 +134,7 @@ class Forgetting:
         return sent
 
 
-# Publishing lanes that stand in the log: where the broker does not take them, the workers' sweep publishes them.
+# Publishing lanes: the sweep publishes those that the broker does not take.
 
 logger = logging.getLogger(__name__)
 
@@ -154,8 +148,8 @@ def publish_lanes(
     *,
     has: str | None = None,
 ) -> bool:
-    """Publish lanes by their tokens, and what is sent and forgotten; says whether they are. Without `has`, what the run
-    `has` come to by now, raises `InfrastructureError`.
+    """Publish lanes by their tokens, and tasks that are sent and forgotten; tells whether the broker took them. With
+    `has`, the end of a warning about the run, it does not raise `InfrastructureError`.
     """
     try:
         driving = (lane_task(run, lane or None, settings.queue_instances) for lane in lanes)
@@ -182,11 +176,11 @@ class Dispatcher:
     def submit(
         self, plan: Plan, label: Label = NO_LABEL, files: Mapping[str, bytes] = MappingProxyType({})
     ) -> tuple[str, str | None]:
-        """Write the run down with its files, start it, publish its tasks. Returns its id, and the id of its first
-        status where it goes on from there.
+        """Write a run with its files, start it, publish its tasks. Returns its id, and the id of its first status if
+        there is more to come.
 
-        A label's id that a run has already stands for that run: nothing is done then. Raises `protocol.Rejected` where
-        that run is another submission's, `OverLimit` where who has shown a token may not begin it.
+        If a run of the label's id is there already, it is returned, and nothing is done. Raises `protocol.Rejected` if
+        that run is another submission's, `OverLimit` if the token's owner may not begin the run.
         """
         milliseconds = self._clock.milliseconds()
         run, prefix = label.id or make_run_id(milliseconds), self._settings.key_prefix
@@ -212,19 +206,19 @@ class Dispatcher:
         self._publish(run, written.lanes, forgotten.tasks)
         return run, written.since if written.lanes else None
 
-    def _forgotten(self, plan: Plan, run: str, born: str, trace: str) -> Forgotten:
-        """What is sent with the run itself, which is born then. Nothing where the secret that its messages need may not
-        be read.
+    def _forgotten(self, plan: Plan, run: str, born: str, trace: str) -> SentInline:
+        """Decide what is sent with the run, which was submitted at `born`; nothing if this client may not read the
+        secret that messages need.
         """
         begins = not plan.submission.is_request and not plan.waits_for_approval
         if begins and any(call.is_fire_and_forget for call in plan.calls):
             with suppress(NoPermissionError):
                 tokens = read_tokens(self._redis, self._settings.key_prefix).of_run(born)
-                return Forgetting(self._settings, self._registry).decide(plan, run, tokens, trace)
-        return Forgotten()
+                return InlineFireAndForget(self._settings, self._registry).decide(plan, run, tokens, trace)
+        return SentInline()
 
     def _publish(self, run: str, lanes: Sequence[str], forgotten: Sequence[TaskMessage]) -> None:
-        """Publish the first tasks. The run has begun: where the broker does not take them, the sweep publishes them."""
+        """Publish the first tasks, or have the sweep publish them if the broker does not take them."""
         if not publish_lanes(self._publisher, self._settings, run, lanes, forgotten, has="is submitted"):
             with suppress(RedisError):
                 self._writer.mark_unpublished(run, lanes)

@@ -1,10 +1,10 @@
-"""Retrying: failed calls of a run are done again in the same run, and what was skipped for them is decided anew; where
-that is asked for, also what has read what they may write now (SPEC R11.8).
+"""Retry failed calls of a run in the same run, with the calls that were skipped for them and, on request, those that
+have read what they may write now (SPEC R11.8).
 
-The ends of these calls, and what they had written, count no more from an entry of the log on (see `store.keys`);
-everything else that has ended stays, and the entry says what of it is stale. Where a value is given by hand the failed
-calls count as done with it, and the log says who gave it. The run is held for the time of it, as for an amendment, and
-opened again where it had ended (SPEC R11.7). Should the client die on the way, the same retry can be handed in again.
+An entry of the log says from when on the ends of these calls, and what they had written, no longer count (see
+`store.keys`). Everything else that has ended stays, and the entry says which of it is stale. If a value is given by
+hand, the failed calls are done with it, and the log says who gave it. The run is paused meanwhile, as for an amendment,
+and opened again if it had ended (SPEC R11.7). If the client dies on the way, the same retry can be started again.
 """
 
 from __future__ import annotations
@@ -43,41 +43,40 @@ from ..store.waiting import DeadLetters
 from .amendment import AmendmentSteps
 from .submitting import admitted
 
-# What a retry undoes, over all lanes of a run (SPEC R11.8): the failed calls that were chosen, what was skipped for
-# them, and, where that is asked for, what has read what they may write now; and what that leaves stale.
+# What a retry undoes, over all lanes of a run (SPEC R11.8), and which calls that leaves stale.
 
 
 @dataclass(slots=True)
-class EndedLane:
-    """A lane, and what is to be undone in it."""
+class RetryLane:
+    """A lane, and what a retry undoes in it."""
 
     state: LaneState
     before: set[int]
-    """What a client that has died on the way has undone here."""
+    """The calls that a client has undone here which died before its retry was finished."""
     begun: set[int] = field(default_factory=set)
-    """The calls at work: what they have read is what was there when they began."""
+    """The calls at work: they have read what was there when they began."""
     failed: set[int] = field(default_factory=set)
-    """The failed calls that were chosen, and those of which elements have failed."""
+    """The calls to be retried that have failed, or of which elements have."""
     undone: set[int] = field(default_factory=set)
-    """All that are carried out again, or decided anew."""
+    """All calls that run again, or are decided anew."""
     keeping: set[int] = field(default_factory=set)
-    """Those of them of which only the elements that failed are (SPEC R4.10)."""
+    """The undone calls of which only the failed elements run again (SPEC R4.10)."""
     stale: set[int] = field(default_factory=set)
-    """Those that have read what may be written otherwise now, and are not carried out again."""
+    """The calls that have read what may change now, and do not run again."""
 
     @property
     def instance(self) -> str | None:
-        """Whose lane it is."""
+        """The lane's instance, or None."""
         return self.state.instance
 
     @property
     def held(self) -> set[int]:
-        """The calls that wait for a person, with what they have read."""
+        """The calls that wait for a person, and have read their parameters."""
         return {index for index, call in self.state.calls.items() if call.is_held}
 
     @property
     def have_read(self) -> set[int]:
-        """The calls that have read what was there, or were decided by it."""
+        """The calls that have read data, or were decided by it."""
         ended = (index for index, end in self.state.ended.items() if end.status is not Status.LATENT)
         return {*ended, *self.begun, *self.held}
 
@@ -88,22 +87,22 @@ class EndedLane:
 
     @property
     def with_failed_elements(self) -> set[int]:
-        """The calls that are done, but for elements that have failed."""
+        """The calls that are done, except for elements that have failed."""
         found = ((index, self.state.call(index).elements) for index in self.state.of_status(Status.DONE))
         return {index for index, elements in found if elements is not None and elements.failed}
 
     @property
     def rescued(self) -> set[int]:
-        """The calls that have failed and have written that to the last of their alternatives."""
+        """The calls that have failed, and have written the error to the last of their alternatives."""
         return {index for index, end in self.state.ended.items() if end.is_rescued}
 
     def parts(self, index: int) -> list[int]:
-        """The elements of a call that are undone with it."""
+        """List the elements of a call that are undone with it."""
         ended, keeps = self.state.elements(index), index in self.keeping
         return sorted(part for part, status in ended.items() if status is Status.FAILED or not keeps)
 
     def sent(self, undone: Iterable[int]) -> list[int]:
-        """The calls and elements of these that were sent and forgotten themselves."""
+        """Pick the calls and elements that were sent and forgotten themselves."""
         return [one for one in undone if self._is_sent(one)]
 
     def _is_sent(self, index: int) -> bool:
@@ -114,35 +113,35 @@ class EndedLane:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
-    """How far a retry goes."""
+class RetryScope:
+    """How far a retry goes beyond failed calls."""
 
     downstream: bool = False
-    """Also what has read what is written anew, and what is stale from before."""
+    """Retry the readers of what is written anew, and what is stale from before."""
     effects: bool = False
-    """Among that also calls with effects, and what was sent and forgotten."""
+    """Do so also for calls with effects, and for those that were sent and forgotten."""
 
     @classmethod
     def named(cls, name: str) -> Self:
-        """That of such a name (see `name`)."""
+        """Read a scope from its name."""
         return cls("--downstream" in name, "--effects" in name)
 
     @property
     def name(self) -> str:
-        """What stands in the run's state as the name of the amendment."""
+        """The name of the amendment in the run's state."""
         return f"retry{' --downstream' * self.downstream}{' --effects' * self.effects}"
 
-    def __or__(self, other: Extent) -> Extent:
-        """As far as the one or the other."""
-        return Extent(self.downstream or other.downstream, self.effects or other.effects)
+    def __or__(self, other: RetryScope) -> RetryScope:
+        """Go as far as either scope."""
+        return RetryScope(self.downstream or other.downstream, self.effects or other.effects)
 
-    def takes(self, view: RunView, lane: EndedLane) -> set[int]:
-        """The calls of a lane that are carried out again where they stand behind one that is."""
+    def takes(self, view: RunView, lane: RetryLane) -> set[int]:
+        """List the calls of a lane that run again if one that they depend on does."""
         if not self.downstream:
             return lane.state.of_status(Status.SKIPPED)
         return lane.held | {index for index in lane.state.ended if self._takes(view, lane, index)}
 
-    def _takes(self, view: RunView, lane: EndedLane, index: int) -> bool:
+    def _takes(self, view: RunView, lane: RetryLane, index: int) -> bool:
         end, call = lane.state.end(index), lane.state.known.get(index)
         if end is None or call is None or end.status is Status.LATENT:
             return False
@@ -153,19 +152,19 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """What a retry has done, as ids of calls (see `CallResult`)."""
+    """The calls that a retry has changed, by their ids (see `CallResult`)."""
 
     calls: tuple[str, ...]
-    """The failed calls that are done again, or that count as done with the value given."""
+    """The failed calls that run again, or are done with a value given by hand."""
     skipped: tuple[str, ...]
-    """The calls that were skipped for them and are decided anew."""
+    """The calls that were skipped for a failed one and are decided anew."""
     downstream: tuple[str, ...] = ()
-    """The others that are done again, since they have read what may be written otherwise now."""
+    """The other calls that run again, since what they have read may change."""
     stale: tuple[str, ...] = ()
-    """The calls that have read that and are not done again."""
+    """The calls that do not run again although what they have read may change."""
 
     def to_dict(self) -> dict[str, list[str]]:
-        """As JSON."""
+        """Convert to JSON."""
         return {
             "retried": list(self.calls),
             "reconsidered": list(self.skipped),
@@ -174,32 +173,32 @@ class Retried:
         }
 
 
-class Undoing:
-    """What is undone in a run, and what is stale. The lanes say what was chosen; the global one is the first."""
+class RetryPlan:
+    """What a retry undoes in a run, and what becomes stale; the lanes, the global one first, name the chosen calls."""
 
-    def __init__(self, view: RunView, lanes: Sequence[EndedLane], extent: Extent) -> None:
+    def __init__(self, view: RunView, lanes: Sequence[RetryLane], scope: RetryScope) -> None:
         self.view = view
         self.lanes = lanes
-        self.extent = extent
+        self.scope = scope
         shared = lanes[0]
         self._gathers = frozenset(call.index for call in view.calls if call.gather)
-        """Those that wait in the lanes as they are now: others, which an amendment has left behind, are not undone."""
+        """The gather calls of the lanes as they are now: one that an amendment has left behind is not undone."""
         self._left_behind = {index for index, call in shared.state.known.items() if call.gather} - self._gathers
-        joining = _Joining(view)
-        self._joins = {lane.instance: joining.of(lane.state) for lane in lanes}
+        graphs = _LaneGraphs(view)
+        self._joins = {lane.instance: graphs.of(lane.state) for lane in lanes}
         self._extend()
         left = self._gathers - (shared.state.ended.keys() - shared.undone) - shared.begun
         self.unsettled = {
             lane.instance: sorted({*self._joins[lane.instance].gathering(left, lane.undone | self._shared)})
             for lane in lanes[1:]
         }
-        """The gather calls that have something to wait for again, by the lane in which they have."""
+        """The gather calls that have something to wait for again, by the lane where that is."""
 
     def _extend(self) -> None:
-        """Add to what was chosen what stands behind it, as far as the retry goes, and find what is stale."""
+        """Add to the chosen calls what depends on them, as far as the retry goes, and find what becomes stale."""
         view, lanes = self.view, self.lanes
         replaced = {lane.instance: view.work(lane.state.record, lane.instance).replaced for lane in lanes}
-        again = {lane.instance: self.extent.takes(view, lane) - replaced[lane.instance] for lane in lanes}
+        again = {lane.instance: self.scope.takes(view, lane) - replaced[lane.instance] for lane in lanes}
         reach = Reach(
             lanes=[*self._joins.values()],
             gathers=self._gathers | self._left_behind,
@@ -221,11 +220,11 @@ class Undoing:
 
     @property
     def unsettled_gathers(self) -> list[str]:
-        """All gather calls that have something to wait for again."""
+        """The gather calls that have something to wait for again in any lane."""
         return [str(index) for index in sorted({index for found in self.unsettled.values() for index in found})]
 
-    def concerns(self, lane: EndedLane) -> bool:
-        """Whether anything is to be written in a lane: also that its calls wait for others again."""
+    def concerns(self, lane: RetryLane) -> bool:
+        """Tell whether an entry must be written in a lane, if only since its calls wait for others again."""
         if lane.undone or lane.stale:
             return True
         if lane is self.lanes[0]:
@@ -235,32 +234,33 @@ class Undoing:
 
     @property
     def retried(self) -> Retried:
-        """What comes of it."""
-        skipped, downstream = list[str](), list[str]()
-        for lane in self.lanes:
-            for index in sorted(lane.undone - lane.failed):
-                end = lane.state.end(index)
-                is_skipped = end is not None and end.status is Status.SKIPPED
-                (skipped if is_skipped else downstream).append(id_of(lane, index))
-        failed = (id_of(lane, index) for lane in self.lanes for index in sorted(lane.failed))
-        stale = (id_of(lane, index) for lane in self.lanes for index in sorted(lane.stale))
-        return Retried(tuple(failed), tuple(skipped), tuple(downstream), tuple(stale))
+        """The calls that the retry changes."""
+
+        def names(of: Callable[[RetryLane], set[int]]) -> tuple[str, ...]:
+            return tuple(call_name(index, lane.instance) for lane in self.lanes for index in sorted(of(lane)))
+
+        return Retried(
+            names(lambda lane: lane.failed),
+            names(lambda lane: (lane.undone - lane.failed) & lane.state.of_status(Status.SKIPPED)),
+            names(lambda lane: lane.undone - lane.failed - lane.state.of_status(Status.SKIPPED)),
+            names(lambda lane: lane.stale),
+        )
 
 
-class _Joining:
-    """Finds how lanes hang together, as they are and as they were before amendments."""
+class _LaneGraphs:
+    """Makes the graphs of lanes, as they are and as they were before amendments."""
 
     def __init__(self, view: RunView) -> None:
         self._view = view
         self._shared = tuple(view.state.shared.known.values())
         """Every global call that the run has ever had."""
         self._known: dict[bytes, tuple[Graph, Gathers | None]] = {}
-        """By the records that lanes share."""
+        """The graph for each record that lanes share."""
         self._over: dict[tuple[bytes, ...], Graph] = {}
-        """By all records of a lane."""
+        """The graph over all records of a lane, by these."""
 
     def of(self, lane: LaneState) -> Joins:
-        """How a lane does."""
+        """Make the graphs of a lane."""
         found = [self._read(record, lane.instance) for record in lane.records or [LaneRecord()]]
         if len(self._view.state.shared.records) > 1 and self._view.definition.request is None:
             found.append((self._read_all(lane), None))
@@ -285,7 +285,7 @@ class _Joining:
         return found
 
     def _read_all(self, lane: LaneState) -> Graph:
-        """What calls have read of those of their lane listed before them, also of such as had ended when they came."""
+        """Make the graph of all calls that a lane has had: one may have read calls that had ended when it was added."""
         key = tuple(record.data for record in lane.records)
         if (known := self._over.get(key)) is not None:
             return known
@@ -297,8 +297,8 @@ class _Joining:
         return found
 
 
-def new_record(view: RunView, lane: EndedLane) -> bytes:
-    """The lane's newest record, and with it those of the calls that an amendment has left behind since."""
+def new_record(view: RunView, lane: RetryLane) -> bytes:
+    """Make the lane's newest record, with the undone calls that an amendment has left behind since."""
     records, definition = lane.state.records or [LaneRecord()], view.definition
     left = lane.undone - {call.index for call in definition.lane_calls(records[-1], lane.instance)}
     if not left:
@@ -313,34 +313,23 @@ def new_record(view: RunView, lane: EndedLane) -> bytes:
     return pack_amended_lane(replace(records[-1], kept=(*records[-1].kept, *layers)))
 
 
-def status_text(lane: EndedLane, index: int) -> str:
-    """How a call stands, for people."""
-    end = lane.state.end(index)
-    return "not over" if end is None else end.status.value
-
-
-def id_of(lane: EndedLane, index: int) -> str:
-    """The id of a call, as results have it."""
-    return call_name(index, lane.instance)
-
-
 _HAVE_READ_NOTHING: Final = (Kind.HELD, Kind.RETRY)
-"""Calls that stand so are given anew what they read; one that is held is undone as one that has ended is. Of one that
-counts as lost a result may still come.
+"""The conditions of calls that will read their parameters anew. A held call is undone as one that has ended; a lost one
+may still bring a result.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which failed calls: those of an index, of an instance, or all. With `given` they are taken as done with it."""
+    """The failed calls to be retried: of an index, of an instance, or all; or to be done with the result `given`."""
 
-    extent: Extent
+    scope: RetryScope
     call: int | None = None
     instance: str | None = None
     given: Success | None = None
 
-    def of(self, lane: EndedLane, indexes: set[int]) -> set[int]:
-        """Those of some calls of a lane that it names."""
+    def of(self, lane: RetryLane, indexes: set[int]) -> set[int]:
+        """Pick the chosen calls from some calls of a lane."""
         if self.instance not in (None, lane.instance):
             return set()
         return indexes if self.call is None else indexes & {self.call}
@@ -358,50 +347,51 @@ class Retrier:
         self._by = str(Actor.of(settings))
 
     def retry(self, choice: Choice, *, resume: Callable[[], None]) -> Retried:
-        """Carry it out, and `resume` the run unless it was paused.
+        """Retry calls, and `resume` the run unless it was paused.
 
-        Raises `NothingToRetry` and, where the value given does not fit, `protocol.Rejected`, and then the run is as
+        Raises `NothingToRetry` and, if the value given does not fit, `protocol.Rejected`, and then the run is as
         before; `RunNotFound`, `RunOver`, `InstanceNotFound`, `BeingAmended`, `OverLimit`.
         """
-        if choice.given is not None and (
-            problems := list(one_message_problems(choice.given.value, limits_of(self._settings)))
-        ):
+        given = choice.given
+        if given is not None and (problems := [*one_message_problems(given.value, limits_of(self._settings))]):
             raise Rejected(problems)
         submitted, _ = self._begun(choice)
         with admitted(self._redis, self._settings, more_of=self._run), self._steps.listed(submitted):
             return self._carry_out(choice, resume)
 
     def planned(self, choice: Choice) -> Retried:
-        """What `retry` would do as things stand. Raises as it does."""
+        """Find out what `retry` would do now. Raises as it does."""
         return self._begun(choice)[1].retried
 
-    def _begun(self, choice: Choice) -> tuple[int, Undoing]:
-        """When the run was submitted, and what a retry would undo."""
+    def _begun(self, choice: Choice) -> tuple[int, RetryPlan]:
+        """Find out when the run was submitted, and what a retry would undo."""
         submitted, by = self._steps.opened("nothing of it can be retried")
-        _refuse_another(self._run, by)
         return submitted, self._planned(choice, by)
 
     def _carry_out(self, choice: Choice, resume: Callable[[], None]) -> Retried:
-        run = self._run
         with self._steps.begun(resume, adds=True) as found:
-            _refuse_another(run, found["by"])
             plan = self._planned(choice, found["by"])
             requests = list(self._requests(plan, choice.given))
         done = plan.retried
         did = "retried" if choice.given is None else "given by hand"
         order = audit_record(self._settings, did, calls=done.calls[: limits.RETRYING_MOST_NAMED])
-        self._steps.do("plan", by=plan.extent.name, adds=True, deed=order.pack(), gathers=plan.unsettled_gathers)
-        withdrawn = (CallId(run, of["lane"] or None, one) for of in requests for one in of["withdrawn"])
+        self._steps.do("plan", by=plan.scope.name, adds=True, deed=order.pack(), gathers=plan.unsettled_gathers)
+        withdrawn = (CallId(self._run, of["lane"] or None, one) for of in requests for one in of["withdrawn"])
         DeadLetters(self._redis, self._settings).forget_calls(withdrawn)
         self._steps.do_all("undo", requests)
         self._steps.end(order, resume)
         return done
 
-    def _planned(self, choice: Choice, by: str) -> Undoing:
-        """What is to be undone; `by` names what a client that has died has written of it. Raises `NothingToRetry`."""
+    def _planned(self, choice: Choice, by: str) -> RetryPlan:
+        """Find what is to be undone; `by` names an amendment that a client which died has begun.
+
+        Raises `BeingAmended` if that is no retry, `NothingToRetry`.
+        """
+        if by and not by.startswith(RetryScope().name):
+            raise BeingAmended(f"run {self._run} is amended in part: finish that first, or cancel the run")
         view, before = self._read(choice, by)
-        extent = choice.extent | Extent.named(by)
-        lanes = [EndedLane(lane, before=before[lane.instance]) for lane in view.state.lanes.values()]
+        scope = choice.scope | RetryScope.named(by)
+        lanes = [RetryLane(lane, before=before[lane.instance]) for lane in view.state.lanes.values()]
         begun = defaultdict[str | None, set[int]](set)
         for instance, index in self._store.open_calls(without=_HAVE_READ_NOTHING):
             begun[instance].add(index)
@@ -412,16 +402,14 @@ class Retrier:
             rescued = lane.rescued if choice.call is not None else set()
             lane.failed = choice.of(lane, failed | parts | rescued)
             lane.keeping = lane.failed - failed - rescued
-            stale = {index for index, call in lane.state.calls.items() if call.is_stale and extent.downstream}
-            lane.undone = lane.failed | choice.of(lane, stale & extent.takes(view, lane))
+            stale = {index for index, call in lane.state.calls.items() if call.is_stale and scope.downstream}
+            lane.undone = lane.failed | choice.of(lane, stale & scope.takes(view, lane))
         if not any(lane.undone for lane in lanes) and not by:
             raise NothingToRetry(self._why_nothing(lanes, choice))
-        return Undoing(view, lanes, extent)
+        return RetryPlan(view, lanes, scope)
 
     def _read(self, choice: Choice, by: str) -> tuple[RunView, Mapping[str | None, set[int]]]:
-        """The run as far as the retry may reach, and the calls of each lane that a client that has died on the way has
-        undone.
-        """
+        """Read the run as far as the retry may reach, and which calls of each lane a client that died has undone."""
         if not by and (view := self._read_one(choice)) is not None:
             return view, defaultdict(set)
         view = self._view(self._store.instances())
@@ -434,7 +422,7 @@ class Retrier:
         return view, undone
 
     def _read_one(self, choice: Choice) -> RunView | None:
-        """The instance that was chosen alone; None where others may be reached. They meet in gather calls only."""
+        """Read the chosen instance alone; None if the retry may reach others, which gather calls alone connect."""
         if choice.instance is None or not self._store.has_lane(choice.instance):
             return None
         view = self._view([choice.instance])
@@ -444,15 +432,15 @@ class Retrier:
         return None if gathers or view.definition.request is not None else view
 
     def _view(self, instances: Sequence[str]) -> RunView:
-        """A run of which nothing was read yet."""
+        """Make a view of the run, with nothing of its log read yet."""
         definition, tokens = self._store.definition(), read_tokens(self._redis, self._settings.key_prefix)
         view = RunView(self._run, definition, tokens, limits_of(self._settings))
         for instance in instances:
             view.state.lane(instance)
         return view
 
-    def _why_nothing(self, lanes: Sequence[EndedLane], choice: Choice) -> str:
-        """Why no call is chosen. Raises `InstanceNotFound`."""
+    def _why_nothing(self, lanes: Sequence[RetryLane], choice: Choice) -> str:
+        """Explain why there is nothing to retry. Raises `InstanceNotFound`."""
         run, names = self._run, [lane.instance for lane in lanes if lane.instance is not None]
         if choice.instance is not None and choice.instance not in names:
             raise InstanceNotFound(run, choice.instance, names)
@@ -463,13 +451,14 @@ class Retrier:
         known = [lane for lane in mine if choice.call in lane.state.known]
         if not known:
             return f"run {run} has no call {choice.call}{where}: see `acts show {run} --all`"
-        found = sorted({status_text(lane, choice.call) for lane in known})
+        ends = [lane.state.end(choice.call) for lane in known]
+        found = sorted({end.status.value if end is not None else "not over" for end in ends})
         if any(lane.state.call(choice.call).is_stale for lane in known):
             return f"call {choice.call} of run {run}{where} has not failed and is stale: --downstream does it again"
         return f"call {choice.call} of run {run}{where} is {' or '.join(found)}: only failed calls are retried"
 
-    def _requests(self, plan: Undoing, given: Success | None) -> Iterator[dict[str, Any]]:
-        """What is to be written, the global lane first. Raises `Rejected` for a value that does not fit."""
+    def _requests(self, plan: RetryPlan, given: Success | None) -> Iterator[dict[str, Any]]:
+        """Make the steps that write a retry, the global lane first. Raises `Rejected` for a value that does not fit."""
         for lane in plan.lanes:
             if not plan.concerns(lane):
                 continue
@@ -478,21 +467,24 @@ class Retrier:
                 "detail": pack({"by": self._by}),
                 "keeping": sorted(lane.keeping),
                 "unsettled": plan.unsettled.get(lane.instance, []),
+                "undone": [],
+                "record": b"",
+                "given": [],
             }
             undone = sorted(lane.undone)
             parts = [part for index in undone for part in lane.parts(index)]
             for some in batches(parts, limits.UNDONE_AT_ONCE):
-                yield {**common, "undone": [], "parts": some, "withdrawn": lane.sent(some), "record": b"", "given": []}
+                yield {**common, "parts": some, "withdrawn": lane.sent(some)}
             first, last = undone[: -limits.UNDONE_AT_ONCE], undone[-limits.UNDONE_AT_ONCE :]
             for some in batches(first, limits.UNDONE_AT_ONCE):
-                yield {**common, "undone": some, "withdrawn": lane.sent(some), "record": b"", "given": []}
+                yield {**common, "undone": some, "withdrawn": lane.sent(some)}
             outcomes = self._given(plan.view, lane, given) if given is not None else []
             record = new_record(plan.view, lane) if undone else b""
             ends = {"undone": last, "withdrawn": lane.sent(last), "record": record, "given": outcomes}
             yield {**common, **ends, "stale": sorted(lane.stale)}
 
-    def _given(self, view: RunView, lane: EndedLane, given: Success) -> list[dict[str, Any]]:
-        """The outcomes of a lane's failed calls, were this their result."""
+    def _given(self, view: RunView, lane: RetryLane, given: Success) -> list[dict[str, Any]]:
+        """Find the outcomes of a lane's failed calls with a result that is given by hand."""
         entries = self._store.lane(lane.instance)
         undoing = Entry(lane.state.last, CallsUndone(tuple(lane.undone)), record=new_record(view, lane))
         shown = LaneView(view, lane.instance, [*entries, undoing])
@@ -503,13 +495,13 @@ class Retrier:
         for index in sorted(lane.failed):
             outcome = shown.execution.finish(index, given, date_now())
             if (reason := _refusal(outcome, given)) is not None:
-                raise Rejected([Problem("", f"call {id_of(lane, index)} cannot have the value: {reason}")])
+                raise Rejected([Problem("", f"call {call_name(index, lane.instance)} cannot have the value: {reason}")])
             shown.apply(outcome)
             outcomes.append(self._written(outcome))
         return outcomes
 
     def _messages(self) -> Iterator[Found]:
-        """What the log holds for instances."""
+        """Read the messages of instances, and what was undone of them."""
         for entry in self._store.entries():
             if (instance := entry.instance) is None:
                 continue
@@ -528,14 +520,8 @@ class Retrier:
         }
 
 
-def _refuse_another(run: str, by: str) -> None:
-    """Raise `BeingAmended` where something else has been written in part."""
-    if by and not by.startswith(Extent().name):
-        raise BeingAmended(f"run {run} is amended in part: finish that first, or cancel the run")
-
-
 def _refusal(outcome: Outcome, given: Success) -> str | None:
-    """Why an outcome is not the value given: it has failed with it, or would write the failure itself (SPEC R4.4)."""
+    """Explain why an outcome is not the value given: the call fails with it, or writes the failure (SPEC R4.4)."""
     if outcome.status is Status.FAILED:
         return str((outcome.error or {}).get("message"))
     for message in outcome.messages:

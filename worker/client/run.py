@@ -533,22 +533,24 @@ class Run(ReadableRun[OutputT]):
         calls with effects, and what was sent and forgotten, only with `effects`. With `skip` failed calls count as done
         with `value`. Raises `NothingToRetry`, `Rejected`, `RunOver`, `BeingAmended`, `InstanceNotFound`.
         """
-        from .retrying import Choice, Extent, Retrier
+        from .retrying import Choice, Retrier, RetryScope
 
         self._state()
         with redis_errors(self._settings):
-            choice = Choice(Extent(downstream, effects), call, instance, Success(self._plain(value)) if skip else None)
+            choice = Choice(
+                RetryScope(downstream, effects), call, instance, Success(self._plain(value)) if skip else None
+            )
             return Retrier(self.id, self._redis, self._settings).retry(choice, resume=self.resume)
 
     def would_retry(
         self, *, call: int | None = None, instance: str | None = None, downstream: bool = False, effects: bool = False
     ) -> Retried:
         """Say what `retry` would do now, and change nothing. Raises what `retry` raises."""
-        from .retrying import Choice, Extent, Retrier
+        from .retrying import Choice, Retrier, RetryScope
 
         self._state()
         with redis_errors(self._settings):
-            choice = Choice(Extent(downstream, effects), call, instance)
+            choice = Choice(RetryScope(downstream, effects), call, instance)
             return Retrier(self.id, self._redis, self._settings).planned(choice)
 
     def delete(self, *, foreign: bool = False) -> DeletableRun:

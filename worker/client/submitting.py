@@ -1,4 +1,4 @@
-"""What a client is handed to be run: the parts of a submission, one by one or beside a whole document."""
+"""Make and admit submissions: their parts, labels, types of output, owners, limits, and plans written in code."""
 
 from __future__ import annotations
 
@@ -55,30 +55,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a run is called."""
+    """The id, the name and the tags of a run, and where it belongs in a trace."""
 
     id: str | None = None
     name: str | None = None
     tags: tuple[str, ...] = ()
     digest: str = ""
-    """Of the submission, where the id was given: another one under the same id is refused."""
+    """The digest of the submission, if an id was given: another submission under that id is refused."""
     trace: TracePlace | None = None
-    """The span that it is submitted under."""
+    """The span that the run is submitted under."""
 
     def fields(self) -> dict[str, str]:
-        """The fields of the run's state."""
+        """Make the fields of the run's state."""
         trace = self.trace.pack() if self.trace is not None else None
-        found = {
-            "name": self.name,
-            "tags": "\n".join(self.tags),
-            "digest": self.digest,
-            TRACE: trace,
-        }
+        found = {"name": self.name, "tags": "\n".join(self.tags), "digest": self.digest, TRACE: trace}
         return {key: value for key, value in found.items() if value}
 
 
 class LabelOptions(TypedDict, total=False):
-    """What a client says of it."""
+    """The options of a submission from which its label is made."""
 
     id: str | None
     name: str | None
@@ -87,7 +82,7 @@ class LabelOptions(TypedDict, total=False):
 
 
 LATEST: Final = "latest"
-"""Stands for the newest run wherever one is asked for."""
+"""The text that means the newest run wherever a run is named."""
 ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z", re.ASCII)
 NO_LABEL: Final = Label()
 
@@ -100,8 +95,8 @@ def label_of(
     tags: Iterable[str] = (),
     traceparent: str | None = None,
 ) -> Label:
-    """The label of a submission; without a `traceparent` it is under OpenTelemetry's current span, where there is one.
-    Raises `protocol.Rejected` for an id that no run can have, and for what is no `traceparent`.
+    """Make the label of a submission; without a `traceparent` it is under OpenTelemetry's current span, if any. Raises
+    `protocol.Rejected` for an id that no run can have, and for an invalid `traceparent`.
     """
     trace = current_place() if traceparent is None else TracePlace.read_header(traceparent)
     if traceparent is not None and trace is None:
@@ -119,7 +114,7 @@ def label_of(
 
 
 def _digest(value: Any) -> str:
-    """The digest of a submission that was checked. The order of an object's keys says nothing, in JSON."""
+    """Make the digest of a submission that was checked; the order of an object's keys does not matter."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -158,7 +153,7 @@ if TYPE_CHECKING:
     from .results import Result
 
     OutputT = TypeVar("OutputT", default=Any, covariant=True)
-    """What the output of a run is; of one that is written as `Run` alone, anything."""
+    """The type of a run's output; anything for a plain `Run`."""
 else:
     from typing import TypeVar
 
@@ -167,14 +162,14 @@ else:
 
 @dataclass(frozen=True)
 class OutputType:
-    """The type of a run's output, from which its schema was made."""
+    """The type of a run's output, and what validates values of it."""
 
     type: Any
     adapter: TypeAdapter[Any]
 
 
 def typed(result: Result, kind: OutputType | None) -> Result:
-    """The result, of a completed run with its output as a value of the type. Raises `OutputUnfit`."""
+    """Convert the output of a completed run to a value of its type. Raises `OutputUnfit`."""
     if kind is None or result.status != "completed":
         return result
     try:
@@ -188,7 +183,7 @@ def typed(result: Result, kind: OutputType | None) -> Result:
 
 
 def output_type(schema: Any) -> OutputType | None:
-    """The type that a schema is; None for a JSON Schema. Raises `protocol.Rejected` for what pydantic has none of."""
+    """Read a type given as a schema; None for a JSON Schema. Raises `protocol.Rejected` if the type has no schema."""
     if schema is None or isinstance(schema, bool | Mapping):
         return None
     try:
@@ -207,12 +202,12 @@ Tool = Callable[..., Any] | str | Mapping[str, Any]
 """An activity's function, the name of an activity, or an object of tool name to JSON Schema."""
 
 _ADDED: Final = ("delegates", "config")
-"""The parts whose entries stand beside those of a document of the same part."""
+"""The parts of which entries are added to the document's own."""
 _PARTS: Final = ("tools", "schema", *_ADDED)
 
 
 class OtherOptions(LabelOptions, total=False):
-    """What may be said of a submission besides its context, its solution and its schema."""
+    """The options of a submission, without its schema."""
 
     tools: Tool | Sequence[Tool] | None
     delegates: Mapping[str, Any] | None
@@ -222,7 +217,7 @@ class OtherOptions(LabelOptions, total=False):
 
 
 class SubmissionOptions(OtherOptions, total=False):
-    """These, and a `schema`: a JSON Schema, or a class or other type that pydantic has a schema of."""
+    """The options of a submission; `schema` is a JSON Schema, or a type that pydantic has a schema of."""
 
     schema: Any
 
@@ -230,13 +225,13 @@ class SubmissionOptions(OtherOptions, total=False):
 def document_of(
     context: str | Mapping[str, Any] | File | Path | bytes | Texts, solution: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """The submission of a context and a solution."""
+    """Make a submission from a context and a solution."""
     document: dict[str, Any] = {"context": messages_of(context)}
     return document if solution is None else {**document, "solution": solution}
 
 
 def messages_of(context: str | Mapping[str, Any] | File | Path | bytes | Texts) -> list[dict[str, Any]]:
-    """The messages of a context, or of one message; texts are messages of type `text`, files are of the user."""
+    """Make the messages of a context, or of one message: texts become messages of type `text`, files are the user's."""
     messages = (context,) if isinstance(context, str | Mapping | File | Path | bytes) else context
     return [_message_of(each) for each in messages]
 
@@ -250,8 +245,8 @@ def _message_of(each: str | Mapping[str, Any] | File | Path | bytes) -> dict[str
 
 
 def with_parts(value: Any, options: SubmissionOptions, tool_of: Callable[[Callable[..., Any]], str]) -> Any:
-    """A submission with further tools, delegates and settings beside its own, which they replace where the names are
-    the same, and with another schema. What is no object is given back, for the check to refuse it.
+    """Add tools, delegates and settings to a submission, in place of its own of the same name, and set its schema. A
+    value that is no object is returned as it is, for the check to refuse it.
 
     `tool_of` gives the tool of an activity's function. Raises `protocol.Rejected`.
     """
@@ -278,12 +273,12 @@ def with_parts(value: Any, options: SubmissionOptions, tool_of: Callable[[Callab
 
 
 def label_options(options: SubmissionOptions) -> LabelOptions:
-    """Those of the options that are about the run and not about what it does."""
+    """Pick the options from which a label is made."""
     return {key: options[key] for key in LabelOptions.__annotations__ if key in options}  # type: ignore[literal-required, return-value]  # the keys are its own
 
 
 def _listed(tools: Any) -> Sequence[Any]:
-    """A list of tools, also of one alone."""
+    """Make a list of one tool, or of several."""
     return tools if isinstance(tools, list | tuple) else [tools]
 
 
@@ -294,7 +289,7 @@ _DIGITS: Final = 32
 
 
 def id_of_key(owner: str | None, key: str) -> str:
-    """The id of the run that an owner submits under a key of its own: nobody else's key leads there."""
+    """Make the id of the run that an owner submits under a key of its own: nobody else's key leads to it."""
     return hashlib.sha256(json.dumps([owner, key]).encode()).hexdigest()[:_DIGITS]
 
 
@@ -305,12 +300,12 @@ def id_of_key(owner: str | None, key: str) -> str:
 
 _lock: Final = Lock()
 _usual: list[int] = []
-"""The threshold that each block under way has found: the first one's is that of the process."""
+"""The threshold that each block under way has found; the first is the process's own."""
 
 
 @contextmanager
 def collecting_seldom() -> Iterator[None]:
-    """Search seldom in a block or a function; not where the process searches as seldom by itself, or not at all."""
+    """Search for garbage seldom in a block or a function, unless the process does so itself, or never searches."""
     with _lock:
         _usual.append(gc.get_threshold()[0])
         if 0 < _usual[-1] < SUBMITTING_MADE:
@@ -325,12 +320,12 @@ def collecting_seldom() -> Iterator[None]:
                 gc.set_threshold(usual, *gc.get_threshold()[1:])
 
 
-# Admission: the gate through which everything passes that begins work - a run, a fork, calls that are added or done
-# again, more ticks, a message to a loop - by the limits behind the token of whoever asks.
+# Admission: the gate for everything that begins work - a run, a fork, calls that are added or retried, more ticks, a
+# message to a loop - by the limits of the token that was shown.
 #
-# What somebody has is not counted on: the runs of the owner's index say it, each by its state. So nothing can leak, and
-# what is deleted counts no more. One run of an owner with limits is written down at a time, so two that come together
-# are not both the last one that fits. What models take is known when they have answered: who has spent more than its
+# There are no counters: what an owner uses is read from the states of the runs in its index, so nothing can leak, and a
+# deleted run no longer counts. One run of an owner with limits is written at a time, so two that come together are not
+# both the last one that fits. What models take is known when they have answered: an owner that has spent more than its
 # limit begins nothing more on that day. Elements of an `_each` call count as they begin; a run that would begin more of
 # them than were left when it was admitted fails (see lua/commit.lua).
 
@@ -339,10 +334,10 @@ _FIELDS: Final = (OWNER, "imported", "total", ELEMENTS, "loop:cost", PAID_TOKENS
 
 @contextmanager
 def admitted(redis: Redis, settings: Settings, calls: int = 0, *, more_of: str = "") -> Iterator[dict[str, Any]]:
-    """Begin in here what takes so many calls: a run, or `more_of` one. Yields what the state of a new run says of it.
+    """Begin work of so many calls in this block: a new run, or `more_of` one. Yields fields for the state of a new run.
 
-    Raises `OverLimit` where who has shown a token may not begin it, `InfrastructureError` where another of that name
-    does not get on, `RedisError`.
+    Raises `OverLimit` if the token's owner may not begin it, `InfrastructureError` if another client of that owner
+    holds the lock for too long, `RedisError`.
     """
     identity = settings.identity
     if identity is None or (identity.limits.runs is None and not identity.limits.are_of_a_day):
@@ -371,16 +366,17 @@ def _refuse_runs(runs: RunList, identity: Identity, but: str) -> None:
 
 
 def _refuse_day(runs: RunList, now_ms: int, identity: Identity, calls: int) -> int | None:
-    """Find out how many calls are left for elements; None is any number."""
+    """Raise `OverLimit`, or say how many calls are left for elements; None is any number."""
     limits = identity.limits
     if not limits.are_of_a_day:
         return None
     spent = _spent_since(runs, identity.name, now_ms - now_ms % DAY_MS)
-    for name, most, taken, added, unit in (
-        ("calls", limits.calls, Decimal(spent.calls), calls, "calls"),
-        ("tokens", limits.tokens, Decimal(spent.tokens), 0, "tokens"),
-        ("money", limits.money, spent.money, 0, CURRENCY),
-    ):
+    for name, taken in spent.items():
+        most, added, unit = (
+            getattr(limits, name),
+            calls if name == "calls" else 0,
+            CURRENCY if name == "money" else name,
+        )
         if most is not None and (taken + added > most or taken >= most):
             more = f", this one has {added} more" if added else ""
             raise OverLimit(
@@ -388,7 +384,7 @@ def _refuse_day(runs: RunList, now_ms: int, identity: Identity, calls: int) -> i
                 f"{Decimal(most):f} a day ({name}={Decimal(most):f}, behind its token): begin it after midnight UTC, "
                 "or have it raised"
             )
-    return None if limits.calls is None else limits.calls - spent.calls - calls
+    return None if limits.calls is None else limits.calls - int(spent["calls"]) - calls
 
 
 def _under_way(runs: RunList, owner: str, but: str) -> int:
@@ -400,30 +396,23 @@ def _under_way(runs: RunList, owner: str, but: str) -> int:
     return found
 
 
-@dataclass(slots=True)
-class _Spent:
-    calls: int = 0
-    tokens: int = 0
-    money: Decimal = Decimal(0)
-
-
-def _spent_since(runs: RunList, owner: str, since_ms: int) -> _Spent:
+def _spent_since(runs: RunList, owner: str, since_ms: int) -> dict[str, Decimal]:
     """Sum up what the runs have taken that an owner has begun since a time. The cost of a child run is in the run above
     it, its calls are not.
     """
-    spent = _Spent()
+    calls, tokens, money = 0, 0, Decimal(0)
     for some in batches(runs.owned(owner, since_ms=since_ms), AT_ONCE):
-        for whose, imported, total, elements, cost, tokens, money in runs.fields(some, *_FIELDS):
+        for whose, imported, total, elements, cost, paid_tokens, paid_money in runs.fields(some, *_FIELDS):
             if whose != owner or imported:  # what an import has taken was taken elsewhere
                 continue
             loop = json.loads(cost) if cost is not None else {}  # it has what its calls have cost, too
-            spent.calls += int(total or 0) + int(elements or 0)
-            spent.tokens += loop.get("tokens", 0) if loop else int(tokens or 0)
-            spent.money += Decimal(loop.get("money") or 0) if loop else Decimal(dollars_of(int(money or 0)))
+            calls += int(total or 0) + int(elements or 0)
+            tokens += loop.get("tokens", 0) if loop else int(paid_tokens or 0)
+            money += Decimal(loop.get("money") or 0) if loop else Decimal(dollars_of(int(paid_money or 0)))
     for some in batches(runs.owned_children(owner, since_ms=since_ms), AT_ONCE):
         for counts in runs.fields(some, "total", ELEMENTS):
-            spent.calls += sum(int(count or 0) for count in counts)
-    return spent
+            calls += sum(int(count or 0) for count in counts)
+    return {"calls": Decimal(calls), "tokens": Decimal(tokens), "money": money}
 
 
 # Plans written in code: calls of functions, places as `ref.state.user`, checked as they are added.
@@ -441,8 +430,8 @@ def _spent_since(runs: RunList, owner: str, since_ms: int) -> _Spent:
 #     draft.call(send, text=f"Dear {ref.state.user.name}, …")
 
 _MARK: Final = f"{DAGGER}{secrets.token_hex(8)}{{"
-"""What a reference begins with in an f-string. Nothing but a `Ref` can write it: all else that the f-string holds,
-texts from elsewhere among it, stays text.
+"""The beginning of a reference in an f-string. Nothing but a `Ref` can write it: everything else in the f-string, even
+a text from elsewhere, stays text.
 """
 
 
@@ -511,7 +500,7 @@ class _Kinds:
 
 
 ref = _Kinds()
-"""Where references begin."""
+"""The beginning of every reference: `ref.state.user`."""
 
 
 class DraftCall:
@@ -532,7 +521,7 @@ class DraftCall:
 class Draft:
     """A solution, or with `is_plan` a plan for every instance, that is being written.
 
-    `context`, `tools` and `delegates` are those of the submission. It is checked as `client` checks; without one by the
+    `context`, `tools` and `delegates` are the submission's. It is checked as `client` checks; without one by the
     settings of the environment and the activities that are registered here. A call is checked when it is added, except
     for values that later calls may write; `check` checks the whole.
     """
@@ -572,11 +561,11 @@ class Draft:
         self.calls[index] = changed
 
     def check(self) -> Plan:
-        """The whole, checked. Raises `protocol.Rejected` with everything that is wrong."""
+        """Check the whole submission. Raises `protocol.Rejected` with everything that is wrong."""
         return self._checker.check(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """The submission."""
+        """Make the submission."""
         return self._submission(self.calls)
 
     def __str__(self) -> str:
@@ -590,7 +579,7 @@ class Draft:
         return {"context": self.context, "solution": {"calls": calls, "output": output}, **parts}
 
     def _require(self, calls: list[dict[str, Any]]) -> None:
-        """Raise `Rejected` for what no other call can mend."""
+        """Raise `Rejected` for problems that no other call can solve."""
         try:
             self._checker.check(self._submission(calls))
         except Rejected as rejected:
@@ -603,13 +592,13 @@ def _is_lasting(problem: Problem) -> bool:
 
 
 def _property(key: str, value: Any) -> Any:
-    """A property of a call; the texts in meta-properties are neither expressions nor escaped."""
+    """Write a property of a call; the texts in meta-properties are neither expressions nor escaped."""
     return _with(_as_it_is if key.startswith("_") else _as_parameter, value)
 
 
 def _written(value: Any) -> Any:
-    """A value as it stands in a submission: references as expressions, f-strings of references as templates, all other
-    texts escaped (SPEC R2.2, R2.6).
+    """Write a value for a submission: references as expressions, f-strings of references as templates, all other texts
+    escaped (SPEC R2.2, R2.6).
     """
     return _with(_as_parameter, value)
 
@@ -631,7 +620,7 @@ def _as_parameter(text: str) -> str:
 
 
 def _as_it_is(text: Any) -> Any:
-    """A text in which nothing is read. Raises `TypeError` where a reference stands in it."""
+    """Pass on a text in which nothing is read. Raises `TypeError` if it holds a reference."""
     if isinstance(text, str) and _MARK in text:
         raise TypeError("an f-string of references is a value of a parameter: here no text is read")
     return text

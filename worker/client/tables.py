@@ -1,7 +1,7 @@
-"""Runs as rows for analysis: one flat object for each run, call, tick of a loop, and message.
+"""Export runs as rows for analysis: one flat object for each run, call, tick of a loop, and message.
 
-Columns have one type each, or are null; moments are ISO 8601 in UTC. What may have any shape, a message, is JSON in a
-text. However many instances a run has, a few of them are in memory at a time.
+A column has one type, or null; times are ISO 8601 in UTC; a message is JSON in a text. However many instances a run
+has, a few of them are in memory at a time.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _STATUSES: Final = ("done", "failed", "skipped", "sent", "latent", "waiting", "r
 
 
 def rows_of(redis: Redis, prefix: str, summary: Summary, state: State) -> Iterator[tuple[str, Row]]:
-    """The rows of one run, each with the name of its table; the row of the run comes last, so that one that is there
-    says that the others are. Raises `RunNotFound`, `OtherFormat`, `RedisError`.
+    """Make the rows of one run, each with the name of its table. The row of the run comes last: if it is there, so are
+    the others. Raises `RunNotFound`, `OtherFormat`, `RedisError`.
     """
     require_format(int(state.get("format", FORMAT)))
     history = RunStore.open(redis, prefix, summary.run)
@@ -151,7 +151,7 @@ def _messages(run: str, entries: Iterable[Entry]) -> Iterator[Row]:
 
 
 def _cost(cost: Mapping[str, Any] | None) -> Row:
-    """What asking models has cost; null where none was asked."""
+    """Make the columns of what models have cost; null if none was asked."""
     known = cost or {}
     usage = known.get("usage") or {}
     money = known.get("money")

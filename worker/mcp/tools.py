@@ -23,7 +23,7 @@ from ...protocol.paths import MISSING
 from ...protocol.plan.submission import decode
 from .. import limits
 from ..client.async_client import AsyncClient, AsyncRun
-from ..client.deployments import Overview
+from ..client.deployments import RunIndex
 from ..client.run import ReadableRun
 from ..client.submitting import id_of_key, label_of
 from ..errors import NotPossibleNow
@@ -110,7 +110,7 @@ class Runs:
         def found() -> str:
             with redis_errors(self.settings):
                 only, asker = principal.only, principal.owner
-                return Overview(self._redis, prefix, owner=only, asker=asker, most_looked_at=most).find(text)
+                return RunIndex(self._redis, prefix, owner=only, asker=asker, most_looked_at=most).find(text)
 
         return await self._reader.call("", found)
 

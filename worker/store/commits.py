@@ -1,4 +1,4 @@
-"""What a commit asks of the log, and what comes of it (lua/commit.lua, lua/loop.lua)."""
+"""Requests of commits and their answers (lua/commit.lua, lua/loop.lua), and the index of runs with something due."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from .keys import due_runs
 from .scripts import Code, Script, readable, server_ms
 
 ELEMENTS: Final = "elements"
-"""The field of a run's state that counts the elements that its calls have begun (SPEC R4.10)."""
+"""The field of a run's state that counts the elements which its calls have begun (SPEC R4.10)."""
 ELEMENTS_LEFT: Final = "elements_left"
-"""The field that says how many those may be, where a token's limit does."""
+"""The field of a run's state that says how many elements may begin, if a token's limit does."""
 PAID_TOKENS: Final = "paid:tokens"
-"""The field of a run's state that says how many tokens models have taken for its calls; a loop has `loop:cost`, too."""
+"""The field of a run's state that counts the tokens of its calls; those of a loop itself are in `loop:cost`."""
 PAID_MONEY: Final = "paid:money"
-"""The same in nanodollars."""
+"""The field of a run's state that counts what models have cost for its calls, in nanodollars."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A call to be claimed, and how long its owner may be silent; `queue` where its message goes to one."""
+    """A call to be claimed, and how long its owner may be silent; `queue` if its message goes to one."""
 
     index: int
     lease_seconds: float
     queue: str = ""
     alone: bool = False
-    """Whether it has its turn in the quarantine of the process."""
+    """Whether the call has its turn in the quarantine of the process."""
 
     def to_request(self) -> dict[str, Any]:
-        """What the script takes."""
+        """Make what the script takes."""
         alone = {"alone": True} if self.alone else {}
         return {"call": self.index, "lease_ms": milliseconds(self.lease_seconds), "queue": self.queue, **alone}
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A call that is to wait for a person, and what it is held with (msgpack)."""
+    """A call that is to wait for a person, with its packed parameters."""
 
     index: int
     snapshot: bytes
     elements: int = 0
-    """For how many elements it is carried out with it, where it waits for nobody."""
+    """For how many elements the call is run with the snapshot, if it waits for nobody."""
 
     def to_request(self) -> dict[str, Any]:
-        """What the script takes."""
+        """Make what the script takes."""
         return {"call": self.index, "snapshot": self.snapshot, "elements": self.elements}
 
 
@@ -67,24 +67,24 @@ class Delegated:
     run: str
 
     def to_request(self) -> dict[str, Any]:
-        """What the script takes."""
+        """Make what the script takes."""
         return {"call": self.index, "attempt": self.attempt, "run": self.run}
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """An attempt failed, or was given back; the call is to be claimed again after a delay."""
+    """A call of which an attempt failed, or was given back, and that is to be claimed again after a delay."""
 
     index: int
     attempt: int
     delay_seconds: float
     is_given_back: bool = False
-    """Whether no code has run: the attempt does not count (SPEC R17.3)."""
+    """Whether no code has run, so the attempt does not count (SPEC R17.3)."""
     note: str = ""
-    """Why, where the log does not say yet that the call was given back."""
+    """The reason, if the log does not say yet that the call was given back."""
 
     def to_request(self) -> dict[str, Any]:
-        """What the script takes."""
+        """Make what the script takes."""
         return {
             "call": self.index,
             "attempt": self.attempt,
@@ -96,7 +96,7 @@ class Rest:
 
 
 class Ending(NamedTuple):
-    """An outcome, and what is written with it."""
+    """An outcome with everything that is written with it."""
 
     outcome: Outcome
     missed: Sequence[str] = ()
@@ -104,18 +104,18 @@ class Ending(NamedTuple):
     wakes: bool = False
     """Whether parked lanes await the call."""
     sending: TaskMessage | None = None
-    """The task of one that is sent and forgotten: it goes into the outbox."""
+    """The task that goes into the outbox, if the call is sent and forgotten."""
     spent: Spent | None = None
-    """What the call took, where it was carried out."""
+    """The time that the call took, if it was run."""
     code: Code | None = None
-    """Who has carried it out, with which version of the code."""
+    """The worker that has run the call, and the version of its code."""
     is_decided: bool = False
-    """Whether nobody has carried it out: it follows from what has ended before it."""
+    """Whether nobody has run the call: its outcome follows from what has ended before."""
     seen: Seen | None = None
-    """What the delegate, or the model, was shown of the log."""
+    """How much of the log the delegate, or the model, was shown."""
 
     def to_request(self) -> dict[str, Any]:
-        """What the script takes."""
+        """Make what the script takes."""
         outcome, sending = self.outcome, self.sending
         element = element_of(outcome.index)
         part = {"element": element, "of": call_of(outcome.index)} if element is not None else {}
@@ -140,10 +140,10 @@ class Commit(NamedTuple):
 
     instance: str | None
     seen: str
-    """The id of the lane's last entry that its driver has read."""
+    """The id of the last entry of the lane that the driver has read."""
     global_seen: str
     owner: str
-    """The driver: what it has claimed already it gets again."""
+    """The driver; a call that it has claimed before it gets again."""
     endings: Sequence[Ending] = ()
     rests: Sequence[Rest] = ()
     delegated: Sequence[Delegated] = ()
@@ -152,24 +152,24 @@ class Commit(NamedTuple):
     claims: Sequence[Claim] = ()
     holds: Sequence[Held] = ()
     park: bool = False
-    """Whether a global call is to wake the lane, if nothing new has arrived."""
+    """Whether a global call is to wake the lane, unless something new has arrived."""
     leaves: bool = False
-    """Whether the driver leaves, if nothing new has arrived."""
+    """Whether the driver leaves the lane, unless something new has arrived."""
     hands_on: bool = False
-    """Whether the driver leaves in any case, and the lane's task is published anew: another worker goes on with it."""
+    """Whether the driver leaves in any case and the lane's task is published anew, for another worker."""
     takes_up: float | None = None
-    """The mark of the lane's task as it was before the lane was read: it is taken back."""
+    """The mark of the lane's task before the lane was read, which is taken back."""
     output_fault: str | None = None
-    """What `LaneView.output_fault` says."""
+    """The answer of `LaneView.output_fault`."""
     work: int = 0
-    """What validation has taken since the last commit (see `schemas.work`)."""
+    """How much work validation has taken since the last commit (see `schemas.costs`)."""
     status: str | None = None
-    """That of the run as the driver has read it, where another one is news."""
+    """The run's status as the driver has read it, if it needs to know of a change."""
     born: str = ""
-    """When the run was submitted that the driver has read: another one may have its id by now."""
+    """When the run was submitted that the driver has read: another run may have its id by now."""
 
     def to_request(self) -> dict[str, Any]:
-        """What the script takes."""
+        """Make what the script takes."""
         return {
             "lane": lane_token(self.instance),
             "seen": self.seen,
@@ -193,7 +193,7 @@ class Commit(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What has come of a commit."""
+    """The answer to a commit."""
 
     status: str
     """The run's status; `gone` where its retention is over."""
@@ -203,25 +203,25 @@ class Committed(NamedTuple):
     """Whether the caller had seen all of the lane before its own commit."""
     accepted: tuple[bool, ...] = ()
     attempts: tuple[int, ...] = ()
-    """For each claim the number of the attempt, 0 where it is at work elsewhere or not due, `limits.WAITS_ALONE` where
+    """The number of the attempt for each claim; 0 if the call is at work elsewhere or not due, `limits.WAITS_ALONE` if
     it is to be claimed with a turn in the quarantine.
     """
     failures: tuple[int, ...] = ()
-    """For each claim how many attempts before failed."""
+    """How many attempts before have failed, for each claim."""
     held: tuple[bool, ...] = ()
-    """For each hold whether it was written."""
+    """Whether each hold was written."""
     repeated: tuple[bool, ...] = ()
-    """For each claim whether the attempt before was lost."""
+    """Whether the attempt before was lost, for each claim."""
     woken: tuple[str, ...] = ()
     """Lanes whose turn to be published has come."""
     queued: int = 0
     """How many of the run's lanes lie in the queue, these included."""
     due_ms: int | None = None
-    """When something becomes due in the run, where that is sooner than the sweep would look."""
+    """When something becomes due in the run, if that is before the sweep would look."""
 
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Committed:
-        """What the script has answered."""
+        """Read the script's answer."""
         if found["status"] == "gone":
             return cls("gone")
         return cls(
@@ -242,16 +242,16 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoopCommitted:
-    """What came of a step of a loop."""
+    """The answer to a step of a loop."""
 
     status: str
     """The run's status; `gone` where its retention is over."""
     is_taken: bool
-    """Whether it was written, and nothing had come that it was decided without."""
+    """Whether the step was written, and had been decided with everything that the log says."""
     woken: tuple[str, ...] = ()
     """Lanes to be published."""
     mark: float | None = None
-    """Of the loop's lane: by it the sweep finds what the step leaves to do, until it is taken back."""
+    """The mark of the loop's lane, by which the sweep finds what the step leaves to do, until it is taken back."""
 
 
 def _paid(cost: Mapping[str, Any]) -> list[int]:
@@ -260,7 +260,7 @@ def _paid(cost: Mapping[str, Any]) -> list[int]:
 
 
 def milliseconds(seconds: float) -> int:
-    """The same time in milliseconds, as scripts take it."""
+    """Convert seconds to milliseconds, as scripts take them."""
     return int(seconds * 1000)
 
 
@@ -288,19 +288,18 @@ def _detail(ending: Ending) -> bytes:
     return pack(detail) if detail else b""
 
 
-# What is due: the index of runs in which something is, and until when a run waits for people and promises. Recovery
-# costs as much as the index holds, whatever the number of runs is.
+# The index of runs with something due: recovery costs as much as the index holds, however many runs there are.
 #
-# It lies beside the runs, on a shard of its own, so it is kept in steps that may be interrupted. A run is noted when
-# something becomes due in it sooner than the index says (`look` in the run's state; see commit.lua), and put off or
-# removed only by a sweep that has looked at it, unless it was noted meanwhile. What is missed nevertheless is found by
-# the sweep's slow round over all runs.
+# It is not on the shard of the runs, so it is kept in steps that may be interrupted. A run is noted when something
+# becomes due in it before the time in the index (`look` in the run's state; see commit.lua). Only a sweep that has
+# looked at it puts it off or removes it, unless it was noted meanwhile. The sweep's slow round over all runs finds what
+# is missed nevertheless.
 
 PUBLISHED_MS: Final = int(limits.PUBLISHED_SECONDS * 1000)
 
 
 class DueRuns:
-    """The index, as a sweep and clients use it. All of it raises `RedisError`."""
+    """Reads and writes the index of runs in which something is due. All of it raises `RedisError`."""
 
     def __init__(self, redis: Redis, prefix: str) -> None:
         self._redis = redis
@@ -312,7 +311,7 @@ class DueRuns:
         self._redis.zadd(self._key, {run: 0})
 
     def note_until(self, run: str, delay_ms: int) -> None:
-        """Have a sweep look at a run after a delay, where none is to do so before."""
+        """Have a sweep look at a run after a delay, unless one does so before."""
         self._redis.zadd(self._key, {run: server_ms(self._redis) + delay_ms}, lt=True)
 
     def note_sooner(self, next_ms: Mapping[str, int]) -> None:
@@ -321,7 +320,7 @@ class DueRuns:
             self._redis.zadd(self._key, dict(next_ms), lt=True)
 
     def take(self, most: int, until_ms: int) -> dict[str, float]:
-        """Runs in which something was due by a time, each with the mark that is to be given back."""
+        """Take the runs in which something was due by a time, each with a mark for `settle`."""
         found: Any = self._redis.zrangebyscore(self._key, "-inf", until_ms, start=0, num=most)
         mark = (
             server_ms(self._redis) + limits.TAKEN_MS + 0.5
@@ -333,18 +332,18 @@ class DueRuns:
         )
 
     def settle(self, taken: Mapping[str, float], next_ms: Mapping[str, int]) -> None:
-        """Say when to look at the runs again; where nothing is said, nothing will be due."""
+        """Set when to look at taken runs again; in a run without a time nothing will be due."""
         runs = [(run, mark, next_ms.get(run, 0)) for run, mark in taken.items()]
         self._settle(self._key, {"runs": runs})
 
 
 def approve_ms(config: Mapping[str, Any]) -> dict[str, int]:
-    """The field of a run's state that says how long a held call waits for a person (SPEC R14.3)."""
+    """Make the field of a run's state that says how long a held call waits for a person (SPEC R14.3)."""
     return {"approve_ms": int(config["approve_seconds"] * 1000)} if "approve_seconds" in config else {}
 
 
 def promises_due(config: Mapping[str, Any], now_ms: int) -> dict[str, int]:
-    """The fields of a run's state that say until when it waits for what is promised (SPEC R11.6)."""
+    """Make the fields of a run's state that say until when it waits for what is promised (SPEC R11.6)."""
     if "promise_seconds" not in config:
         return {}
     wait_ms = int(config["promise_seconds"] * 1000)

@@ -56,63 +56,63 @@ if TYPE_CHECKING:
     from .entries import Entry
 
 
-# Child runs: how a run and the call that it is to answer know each other (SPEC R9.3, R13.10).
+# Child runs: how a run and the call that it answers know each other (SPEC R9.3, R13.10).
 #
-# The call stands as `child` in its run's `calls` (lua/commit.lua), with the child's id; the child's state says whose
-# call it is. A child that has ended answers once; what is lost on the way, the sweep sends again as long as the call
+# The call's condition is `child` in its run's `calls` (lua/commit.lua), with the child's id; the child's state names
+# the call. A child that has ended answers once; the sweep sends an answer again that was lost, as long as the call
 # waits.
 
 PARENT = "parent"
-"""The field of a child's state."""
+"""The field of a child's state that names the call which it answers."""
 DELEGATE = "delegate"
-"""The field of a child's state that has the name of the delegate that it is."""
+"""The field of a child's state that has the name of its delegate."""
 TRACE = "trace"
-"""The field of a run's state that has the span under which the run was submitted: a caller's, or a child's call."""
+"""The field of a run's state that has the span which it was submitted under."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The call that a run is to answer."""
+    """The call that a child run answers."""
 
     call: CallId
     attempt: int
     depth: int
-    """How many runs stand above the child."""
+    """How many runs are above the child."""
     budgets: tuple[Budget, ...] = ()
-    """What the child takes from, the nearest first (SPEC R13.3)."""
+    """The budgets that the child takes from, the nearest first (SPEC R13.3)."""
 
     def to_fields(self) -> dict[str, Any]:
-        """The fields of the child's state."""
+        """Make the field of the child's state."""
         call = self.call
         budgets = [[budget.run, budget.tokens, budget.calls, budget.money] for budget in self.budgets]
         return {PARENT: json.dumps([call.run, call.instance, call.index, self.attempt, self.depth, budgets])}
 
     @classmethod
     def read(cls, field: bytes | str | None) -> Self | None:
-        """The inverse, of the field's value; None where a run is no child."""
+        """Read the field's value; None if a run is no child."""
         if field is None:
             return None
         run, instance, index, attempt, depth, *more = json.loads(field)
         return cls(CallId(run, instance, index), attempt, depth, tuple(Budget(*one) for one in (more or [[]])[0]))
 
     def waits_for(self, entry: bytes | None, child: str) -> bool:
-        """Whether the call, by its entry in `calls`, waits for that child, or is about to."""
+        """Tell whether the call, by its entry in `calls`, waits for a child, or is about to."""
         found = Condition.read(entry)
         return found is not None and (found.kind is Kind.RUNNING or _is_child(found, child))
 
     def answer(self, child: str, result: Success | Failure, tokens: Tokens, queue: str) -> TaskMessage:
-        """The task that brings the child's result to the call."""
+        """Make the task that brings the child's result to the call."""
         return delivery_task(Delivery(tokens.given(Attempt(self.call, self.attempt)), result, child), queue)
 
 
 def place_under(run: str, above: bytes | None) -> str:
-    """A run's place in a trace by that field; empty where it is the root of a trace of its own."""
+    """Make a run's place in a trace from the field `TRACE`; empty if it is the root of a trace."""
     found = TracePlace.unpack(above.decode()) if above is not None else None
     return place_of_run(run, found).pack() if found is not None else ""
 
 
 def is_answered_by(entry: bytes | None, child: str) -> bool:
-    """Whether a call, by its entry in `calls`, is to be answered by that child and no other."""
+    """Tell whether a call, by its entry in `calls`, is to be answered by this child and no other."""
     found = Condition.read(entry)
     return found is not None and _is_child(found, child)
 
@@ -124,16 +124,14 @@ def _is_child(condition: Condition, child: str) -> bool:
 def budgets_of(
     run: str, limits: LoopLimits, parent: bytes | str | None, *spent: bytes | str | None
 ) -> tuple[Budget, ...]:
-    """What the calls of a loop take from, by the fields of its state: its own budget, and those above it."""
+    """Make the budgets that the calls of a loop take from, by fields of its state: its own, and those above it."""
     tokens, money = (int(each or 0) for each in spent)
     above = Parent.read(parent)
     return Budget.of(run, limits, tokens, money), *(above.budgets if above is not None else ())
 
 
 def child_result(status: str, loop: Loop, labels: Labels) -> Success | Failure:
-    """What a child that has ended answers; its loop says what it has cost. `labels` are the sources of all in its
-    log.
-    """
+    """Make the answer of a child that has ended, with its cost; `labels` are the sources of everything in its log."""
     end, spent = loop.ended, {**loop.cost.pack(), "calls": loop.calls}
     if status == "completed":
         return Success(end.output if end is not None else None, spent, labels)
@@ -142,8 +140,8 @@ def child_result(status: str, loop: Loop, labels: Labels) -> Success | Failure:
 
 
 def child_id(call: CallId, again: int = 0) -> str:
-    """The run that answers a call: the same for all starters. A call that is carried out again (see `Attempt`) has
-    another one.
+    """Make the id of the run that answers a call, the same for everybody who starts it. A call that was undone and runs
+    again (see `Attempt`) has another one.
     """
     begun, _, _ = call.run.partition("-")
     text = "\x1f".join((call.run, call.member, str(again)))
@@ -151,7 +149,7 @@ def child_id(call: CallId, again: int = 0) -> str:
 
 
 def result_of(status: str, entries: Iterable[Entry]) -> Success | Failure:
-    """What a child that has ended answers, by its log."""
+    """Make the answer of a child that has ended from its log."""
     loop, labels = Loop(), TRUSTED
     for entry in entries:
         loop = follow(loop, entry)
@@ -159,22 +157,22 @@ def result_of(status: str, entries: Iterable[Entry]) -> Success | Failure:
     return child_result(status, loop, labels)
 
 
-# The runs of an owner: who has submitted, forked or imported them with a token.
+# The runs of an owner, who has submitted, forked or imported them with a token.
 #
-# A run's state says whose it is. The index of an owner only finds them: a run is in it before it is written down, and
-# may be in it when it is gone.
+# A run's state names its owner. An owner's index only finds runs: a run is in it before it is written, and may be in it
+# when it is gone.
 
 OWNER: Final = "owner"
-"""The field of the state. What was submitted without a token has none."""
+"""The field of a run's state that names its owner. A run that was submitted without a token has none."""
 
 
 def owner_fields(settings: Settings) -> dict[str, str]:
-    """Make the fields of the state of a run that begins under these settings: it belongs to who has shown a token."""
+    """Make the field of the state of a run that begins under these settings; none without a token."""
     return {OWNER: settings.identity.name} if settings.identity is not None else {}
 
 
 def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
-    """The owner of a run; of a child run that of the run above it. None where there is none, or no such run. Raises
+    """Read the owner of a run, or of the run above a child run; None if there is no owner, or no such run. Raises
     `RedisError`.
     """
     for _ in range(RUN_LIST_DEEPEST):
@@ -186,7 +184,7 @@ def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
 
 
 def top_of(redis: Redis, prefix: str, run: str) -> str:
-    """The run above a child run that nothing stands above; a run itself, where it is no child. Raises `RedisError`."""
+    """Find the topmost run above a child run; the run itself if it is no child. Raises `RedisError`."""
     for _ in range(RUN_LIST_DEEPEST):
         [[parent]] = RunList(redis, prefix).fields([run], PARENT)
         if (above := Parent.read(parent)) is None:
@@ -196,14 +194,14 @@ def top_of(redis: Redis, prefix: str, run: str) -> str:
 
 
 def note_owned(redis: Redis, keys: Keys, owner: str, milliseconds: int) -> None:
-    """Note a run that is about to be written down, and no longer the oldest ones that are kept no more. Raises
+    """Add a run that is about to be written to its owner's index, and remove some old ones that are gone. Raises
     `RedisError`.
     """
     _note(redis, owned_runs(keys.prefix, owner), keys, milliseconds)
 
 
 def note_child(redis: Redis, keys: Keys, above: str, milliseconds: int) -> None:
-    """Note a child run of a run, likewise, where that has an owner: its calls are the owner's. Raises `RedisError`."""
+    """Add a child run to the index of the owner of the run above it, if there is one. Raises `RedisError`."""
     if (owner := owner_of(redis, keys.prefix, above)) is not None:
         _note(redis, owned_children(keys.prefix, owner), keys, milliseconds)
 
@@ -220,7 +218,7 @@ def _note(redis: Redis, index: str, keys: Keys, milliseconds: int) -> None:
 
 
 def _absent(redis: Redis, prefix: str, names: Sequence[bytes]) -> list[bytes]:
-    """Those of these runs that are not there."""
+    """Pick the runs that are not there."""
     with redis.pipeline(transaction=False) as pipeline:
         for name in names:
             pipeline.exists(Keys(prefix, name.decode()).state)
@@ -255,7 +253,7 @@ class RunList:
         return {name.decode("utf-8", "replace"): submitted for name, submitted in listed}
 
     def submitted(self, runs: Iterable[str]) -> dict[str, float]:
-        """Look up those of these runs that are under way, each with the time of its submission in ms."""
+        """Pick the runs that are under way, each with the time of its submission in ms."""
         names = list(runs)
         found: Any = self._redis.zmscore(active_runs(self._prefix), names) if names else ()
         return {run: submitted for run, submitted in zip(names, found, strict=True) if submitted is not None}
@@ -265,7 +263,7 @@ class RunList:
         self._redis.zadd(active_runs(self._prefix), {run: submitted_ms})
 
     def holding(self, runs: Sequence[str], instances: Sequence[str]) -> list[tuple[str, ...]]:
-        """Find out which of these instances each run has."""
+        """Find out which of some instances each run has."""
         with self._redis.pipeline(transaction=False) as pipeline:
             for run, instance in product(runs, instances):
                 pipeline.lpos(Keys(self._prefix, run).instances, instance)
@@ -273,7 +271,7 @@ class RunList:
         return [tuple(instance for instance in instances if next(places) is not None) for _ in runs]
 
     def beginning_with(self, text: str) -> list[str]:
-        """List the runs of which the ids begin with a text of letters and digits."""
+        """List the runs with an id that begins with a text of letters, digits and hyphens."""
         lists = (active_runs(self._prefix), ended_runs(self._prefix))
         found = (self._redis.zscan_iter(key, match=f"{text}*", count=LOOKED_AT) for key in lists)
         return sorted({name.decode() for name, _ in chain.from_iterable(found)})
@@ -287,13 +285,13 @@ class RunList:
         return (run for _, run in self._listed(owned_children(self._prefix, owner), since_ms))
 
     def admission(self, owner: str) -> Lock:
-        """Make the lock under which a run of an owner with limits is written down."""
+        """Make the lock under which a run of an owner with limits is written."""
         key = admission(self._prefix, owner)
         lock: Lock = self._redis.lock(key, HELD_SECONDS, blocking_timeout=SUBMITTING_WAIT_SECONDS)
         return lock
 
     def claim(self, run: str, digest: str) -> bool:
-        """Claim an id to write a run under it; False where another client has claimed it."""
+        """Claim an id to write a run under it; False if another client has claimed it."""
         return bool(self._redis.set(claim(self._prefix, run), digest, nx=True, ex=CLAIM_SECONDS))
 
     def release(self, run: str) -> None:
@@ -316,7 +314,7 @@ class RunList:
         return [name.decode() for name in found]
 
     def last_sweep(self) -> float | None:
-        """Read when a sweep last reached both servers, in ms; None where none has."""
+        """Read when a sweep last reached both servers, in ms; None if none has."""
         found: Any = self._redis.hget(recovery(self._prefix), "heard")
         return float(found) if found is not None else None
 
@@ -328,7 +326,7 @@ class RunList:
             return [texts_of(found) for found in pipeline.execute()]
 
     def loads(self, runs: Sequence[str], *names: str) -> list[tuple[list[str | None], int, float | None, int, int]]:
-        """Read of each run some fields of its state, how many calls are held, since when the oldest is, in ms, and how
+        """Read for each run some fields of its state, how many calls are held, since when the oldest is, in ms, and how
         many lanes its backlog and how many calls its outbox has.
         """
         with self._redis.pipeline(transaction=False) as pipeline:
@@ -367,7 +365,7 @@ class RunList:
         Script(self._redis, "keys", "note_traced")(Keys(self._prefix, run), {"finished": finished})
 
     def newest(self, owner: str | None = None, fields: Sequence[str] = ()) -> Iterator[tuple[str, State]]:
-        """Every run and its state, or some `fields` of it, the newest first; of an `owner` its own."""
+        """List every run, or an owner's runs, the newest first, each with its state or some fields of it."""
         asked = tuple(dict.fromkeys((*fields, OWNER, "status"))) if fields else ()
         for page in batches(self._ids(owner), RUN_LIST_AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
@@ -387,18 +385,15 @@ class RunList:
                     yield run, read
 
     def count_foreign(self) -> int:
-        """How many runs under way are of a format that is not read."""
-        found, names = (
-            0,
-            (name for name, _ in self._redis.zscan_iter(active_runs(self._prefix), count=RUN_LIST_AT_ONCE)),
-        )
-        for page in batches(names, RUN_LIST_AT_ONCE):
-            formats = self.fields(map(bytes.decode, page), "format")
+        """Count the runs under way of a format that is not read."""
+        found, scanned = 0, self._redis.zscan_iter(active_runs(self._prefix), count=RUN_LIST_AT_ONCE)
+        for page in batches((name.decode() for name, _ in scanned), RUN_LIST_AT_ONCE):
+            formats = self.fields(page, "format")
             found += sum(number is not None and int(number) != FORMAT for [number] in formats)
         return found
 
     def note_ended(self, submitted: Mapping[str, float]) -> None:
-        """List runs that have ended, and no longer the oldest ones that are kept no more."""
+        """List runs as ended, and remove some old ones that are gone."""
         key = ended_runs(self._prefix)
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.zadd(key, dict(submitted))
@@ -408,20 +403,17 @@ class RunList:
             self._redis.zrem(key, *gone)
 
     def _ids(self, owner: str | None) -> Iterator[str]:
-        """The ids of both lists, by the time of submission; one that ends meanwhile may be in both. Of an owner
-        those of its index.
-        """
-        seen = set[str]()
+        """List all runs, or an owner's, the newest first; one that ends meanwhile may be in both lists."""
         both = (active_runs(self._prefix), ended_runs(self._prefix))
         keys = both if owner is None else (owned_runs(self._prefix, owner),)
-        lists = (self._listed(key) for key in keys)
-        for _, run in merge(*lists, key=lambda pair: -pair[0]):
+        seen = set[str]()
+        for _, run in merge(*map(self._listed, keys), key=lambda pair: -pair[0]):
             if run not in seen:
                 seen.add(run)
                 yield run
 
     def _listed(self, key: str, since_ms: float = -inf) -> Iterator[tuple[float, str]]:
-        """Read a list from its end, by time and id and not by position: some leave it meanwhile."""
+        """Read a list from its end, by time and id: by position, runs that leave it meanwhile would hide others."""
         last, passed = inf, set[str]()  # those of the last time
         while True:
             found: Any = self._redis.zrevrangebyscore(
@@ -436,17 +428,17 @@ class RunList:
             passed |= {run for score, run in page if score == last}
 
 
-# Files beside a run's log, by their digests, and the messages that show them (see `protocol.language.files`).
+# The files of a run, by their digests, and the messages that show them.
 #
-# A request in the log names its files; what is published has them, so whoever asks the model needs no log.
+# A request in the log names its files; the task that is published has them, so who asks the model needs no log.
 
 
 class FileGone(Exception):
-    """A file that a request shows is not there any more."""
+    """Raised when a file that a request shows is not there any more."""
 
 
 def filled(messages: Iterable[Mapping[str, Any]], contents: Mapping[str, bytes]) -> list[Mapping[str, Any]]:
-    """Messages with their files in base64. Raises `FileGone`."""
+    """Put their files into messages, in base64. Raises `FileGone`."""
     found = [*messages]
     for part in file_parts(found):
         if part.get("digest") not in contents:
@@ -459,14 +451,14 @@ def filled(messages: Iterable[Mapping[str, Any]], contents: Mapping[str, bytes])
 
 
 class PictureKeeper:
-    """Keeps the pictures that tools answer beside the logs of their runs, for the tasks of one event loop."""
+    """Keeps the pictures that tools answer, for the tasks of one event loop."""
 
     def __init__(self, redis: AsyncRedis, settings: Settings) -> None:
         self._script = AsyncScript(GroupedCommands(redis), "keep_picture")
         self._settings = settings
 
     async def keep(self, run: str, content: bytes) -> str:
-        """Keep a picture; returns why it is not kept, or nothing. Raises `RedisError`."""
+        """Keep a picture of a run; returns why it is not kept, or an empty text. Raises `RedisError`."""
         settings = self._settings
         if picture_type(content) is None:
             return "it is no PNG, JPEG, GIF or WebP"

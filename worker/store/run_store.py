@@ -97,7 +97,7 @@ class RunStore:
     # The state.
 
     def state(self) -> State:
-        """Read all fields of the run's state; there are none where there is no such run."""
+        """Read all fields of the run's state; there are none if there is no such run."""
         return decoded_state(self._redis.hgetall(self.keys.state))
 
     def require_state(self) -> State:
@@ -113,11 +113,11 @@ class RunStore:
         return texts_of(self._redis.hmget(self.keys.state, names))
 
     def status(self) -> str | None:
-        """Read the run's status; None where there is no such run."""
+        """Read the run's status; None if there is no such run."""
         return self.fields("status")[0]
 
     def parent(self) -> Parent | None:
-        """Read whose call the run is to answer; None where it is no child."""
+        """Read which call the run answers; None if it is no child."""
         return Parent.read(self.fields(PARENT)[0])
 
     def children(self) -> list[str]:
@@ -126,7 +126,7 @@ class RunStore:
         return sorted(run.decode() for run in found)
 
     def held(self) -> list[CallId]:
-        """List the calls that wait for a person, the first of them first."""
+        """List the calls that wait for a person, in the order in which they were held."""
         found: Any = self._redis.zrange(self.keys.held, 0, -1)
         return [CallId.of_member(self.run, member.decode()) for member in found]
 
@@ -155,7 +155,7 @@ class RunStore:
         return None if sent is None else Background(outstanding, max(0, int(sent) - outstanding - dead), dead)
 
     def has_lane(self, instance: str | None) -> bool:
-        """Whether the log has entries of an instance."""
+        """Tell whether the log has entries of an instance."""
         return bool(self._redis.hexists(self.keys.lanes, lane_token(instance)))
 
     def count_instances(self) -> int:
@@ -178,7 +178,7 @@ class RunStore:
         return newest[0][0].decode() if newest else "0-0", instances, left_ms
 
     def files(self, digests: Sequence[str]) -> dict[str, bytes]:
-        """Read those of these files that the run has, and of the pictures of its tools."""
+        """Read files, and pictures of tools, by their digests; a missing one is left out."""
         found = dict[str, bytes]()
         for key in (self.keys.files, self.keys.pictures) if digests else ():
             contents: Any = self._redis.hmget(key, digests)
@@ -186,7 +186,7 @@ class RunStore:
         return found
 
     def lost_parts(self) -> list[str] | None:
-        """List what the server has lost of the run, without which it never runs; None where there is no such run."""
+        """List the keys that the run needs and the server has lost; None if there is no such run."""
         parts = {"definition": self.keys.definition, "log": self.keys.log, "statuses": self.keys.statuses}
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.hexists(self.keys.state, "status")
@@ -196,18 +196,18 @@ class RunStore:
         return [name for name, exists in zip(parts, found, strict=True) if not exists] if is_there else None
 
     def all_files(self) -> Iterator[tuple[str, bytes, bool]]:
-        """Read each file that the run has by its digest, and each picture of its tools; says whether it is one."""
+        """Read each file, and each picture of a tool, by its digest; the third value tells whether it is a picture."""
         for key in (self.keys.files, self.keys.pictures):
             for digest, content in self._redis.hscan_iter(key):
                 yield digest.decode(), content, key == self.keys.pictures
 
     def picture_digests(self) -> set[str]:
-        """List the pictures of the run's tools."""
+        """List the digests of the pictures of tools."""
         found: Any = self._redis.hkeys(self.keys.pictures)
         return {digest.decode() for digest in found}
 
     def outbox(self) -> Iterator[tuple[CallId, Condition, TaskMessage]]:
-        """Read the calls that were sent and forgotten and are not done, how each stands, and its task."""
+        """Read the calls that were sent and forgotten and are not done, each with its condition and its task."""
         conditions: Any = self._redis.hgetall(self.keys.outbox)
         tasks: Any = self._redis.hgetall(self.keys.outbox_tasks)
         for member, task in tasks.items():
@@ -220,14 +220,14 @@ class RunStore:
         return int(found)
 
     def budgets(self, limits: LoopLimits) -> tuple[tuple[Budget, ...], dict[str, int]]:
-        """Read what the calls of the run's loop take from, the nearest first, and what is left of it."""
+        """Read the budgets that calls of the run's loop take from, the nearest first, and what is left of them."""
         parent, *spent = self.fields(PARENT, *SPENT)
         budgets = budgets_of(self.run, limits, parent, *spent)
         taken: Any = self._redis.hmget(self.other(budgets[-1].run).keys.budget, sum_fields(budgets))
         return budgets, left_of(budgets, taken)
 
     def loop_ends_ms(self) -> float | None:
-        """Read when the time of the run's loop is over, where that is limited."""
+        """Read when the time of the run's loop is over, if it is limited."""
         found: Any = self._redis.zscore(self.keys.leases, loop_alarm())
         return found if found is None else float(found)
 
@@ -307,12 +307,12 @@ class RunStore:
             after, page = f"({page[-1][0].decode()}", None
 
     def entry(self, id_: str) -> dict[bytes, bytes]:
-        """Read an entry of the log as it lies there."""
+        """Read the fields of one entry of the log."""
         found: Any = self._redis.xrange(self.keys.log, id_, id_)
         return dict(found[0][1])
 
     def span(self) -> tuple[str, str] | None:
-        """Read the ids of the run's first status and of its newest entry; None where there is no such run."""
+        """Read the ids of the run's first status and of its newest entry; None if there is no such run."""
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.xrange(self.keys.statuses, count=1)
             pipeline.xrevrange(self.keys.log, count=1)

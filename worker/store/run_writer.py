@@ -1,8 +1,8 @@
-"""Writing a run down: a checked plan becomes the run's keys in Redis.
+"""Write, copy, expire, measure and delete the keys of runs.
 
-The run is listed first, then its keys are written, in parts, and it is started by one last command, so that half of it
-never counts as a run; what a writer that died here has left, the sweep removes. Another may take over from a writer
-that does not get on: what the first one still sends is refused (lua/keys.lua).
+A run is listed first, then its keys are written, in parts, and one last command starts it, so half of it never counts
+as a run; the sweep removes what a writer that died has left. Another may take over from a writer that does not get on:
+what the first one still sends is refused (lua/keys.lua).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from .run_list import OWNER, RunList, note_owned, owner_fields
 from .run_store import Head, RawEntry
 from .scripts import Script, server_ms
 
-# Retention: every key that a run may have, to be given its expiry, measured or deleted.
+# Retention: every key that a run may have is given its expiry, measured or deleted.
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +58,7 @@ logger = logging.getLogger(__name__)
 def expire_runs(redis: Redis, prefix: str, runs: Sequence[str], seconds: int) -> None:
     """Give every key of runs that are over its expiry, and list them no more among those under way.
 
-    Calls may be added to one at the same time (SPEC R11.7): it is listed again then. However many they are, it takes
-    the same few round trips. Raises `RedisError`.
+    If calls are added to one at the same time (SPEC R11.7), it is listed again. Raises `RedisError`.
     """
     answers = Script(redis, "keys", "expire").run_all((Keys(prefix, run), {"seconds": seconds}) for run in runs)
     over = [run for run, answer in zip(runs, answers, strict=True) if answer["is_over"]]
@@ -79,28 +78,28 @@ def expire_runs(redis: Redis, prefix: str, runs: Sequence[str], seconds: int) ->
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a run holds, or held."""
+    """The size of a run that is, or was, in Redis."""
 
     status: str | None
-    """None where there is no such run."""
+    """The run's status; None if there is no such run."""
     bytes: int
     """How much its keys take in the server's memory, as the server estimates it (`MEMORY USAGE`)."""
     outstanding: int
-    """How many calls it has sent and not awaited that are not done."""
+    """How many calls were sent and forgotten and are not done."""
     is_deleted: bool
 
 
 def measure_runs(redis: Redis, prefix: str, runs: Sequence[str]) -> list[Holding]:
-    """Measure what runs hold. Raises `RedisError`."""
+    """Measure runs. Raises `RedisError`."""
     return _delete(redis, prefix, runs, {"deletes": False})
 
 
 def delete_runs(
     redis: Redis, prefix: str, runs: Sequence[str], *, keeps_outstanding: bool, foreign: bool = False
 ) -> list[Holding]:
-    """Delete those of the runs that are over; with `keeps_outstanding` none with a call that was sent and forgotten and
-    is not done, with `foreign` also those under way that are of a format that is not read. Raises `RedisError`, and
-    then some may have been deleted.
+    """Delete runs that are over; with `keeps_outstanding` not those with a call that was sent and forgotten and is not
+    done, with `foreign` also those under way of a format that is not read. Raises `RedisError`, and then some may have
+    been deleted.
     """
     request: dict[str, Any] = {"deletes": True, "keeps_outstanding": keeps_outstanding}
     found = _delete(redis, prefix, runs, request | ({"reads": FORMAT} if foreign else {}))
@@ -116,7 +115,7 @@ def _delete(redis: Redis, prefix: str, runs: Sequence[str], request: dict[str, A
 
 
 def discard_run(redis: Redis, prefix: str, run: str) -> None:
-    """Delete what there is of a run that was not written whole, as far as the server can be reached."""
+    """Delete a run that was not written whole, as far as the server can be reached."""
     try:
         redis.unlink(*Keys(prefix, run).all)
         _unlist(redis, prefix, [run])
@@ -126,7 +125,7 @@ def discard_run(redis: Redis, prefix: str, run: str) -> None:
 
 
 def _list(redis: Redis, keys: Keys, submitted_ms: int, owner: str | None) -> None:
-    """List a run that is about to be written, so that what a client that dies leaves of it is found."""
+    """List a run that is about to be written, so the sweep finds what a client leaves of it that dies."""
     with redis.pipeline(transaction=False) as pipeline:
         pipeline.zadd(active_runs(keys.prefix), {keys.run: submitted_ms})
         pipeline.zadd(due_runs(keys.prefix), {keys.run: submitted_ms + PUBLISHED_MS})
@@ -290,28 +289,28 @@ class LogRewrite:
 Value = str | bytes | int
 Command = list[Value]
 Sent = Mapping[str | None, Sequence[tuple[CallId, TaskMessage]]]
-"""Lanes that have ended with the submission, since all their calls are sent and forgotten: of each the calls, and their
-tasks.
+"""The calls, with their tasks, of lanes that have ended with the submission, since all their calls are sent and
+forgotten.
 """
 NOTHING: Final[Sent] = MappingProxyType({})
 
 
 class TakenOver(InfrastructureError):
-    """Another writes this run down, or has: this writer did not get on."""
+    """Raised when another client writes this run, or has: this writer did not get on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A run that was written down."""
+    """A run that was written."""
 
     lanes: Sequence[str]
-    """Those to be published."""
+    """The lanes to be published."""
     since: str
-    """The id of its first status."""
+    """The id of the run's first status."""
 
 
 class RunWriter:
-    """Writes runs down. All of it raises `RedisError`."""
+    """Writes runs. All of it raises `RedisError`."""
 
     def __init__(self, redis: Redis, settings: Settings) -> None:
         self._redis = redis
@@ -328,8 +327,8 @@ class RunWriter:
         sent: Sent = NOTHING,
         files: Mapping[str, bytes] = MappingProxyType({}),
     ) -> Written:
-        """Write a run down and start it; `more` are fields of its state, `sent` goes into its outbox, `files` are what
-        its messages show, by their digests.
+        """Write a run and start it; `more` are fields of its state, `sent` goes into its outbox, `files` are the files
+        that its messages show, by their digests.
 
         Raises `TakenOver`, and then has left nothing of its own.
         """
@@ -353,7 +352,7 @@ class RunWriter:
         return Written(self._lanes(plan, sent)[0], since)
 
     def mark_unpublished(self, run: str, lanes: Sequence[str]) -> None:
-        """Have the next sweep publish lanes, since it cannot be done now."""
+        """Have the next sweep publish lanes that the broker has not taken."""
         for batch in batches(lanes, limits.RUN_WRITER_AT_ONCE):
             self._redis.zadd(self._keys(run).published, dict.fromkeys(batch, 0), xx=True)
         DueRuns(self._redis, self._settings.key_prefix).note(run)
@@ -362,7 +361,7 @@ class RunWriter:
         return Keys(self._settings.key_prefix, run)
 
     def _send(self, keys: Keys, who: str, number: int, part: Sequence[Sequence[str | bytes]]) -> bool:
-        """Write a part; whether the run is still this writer's."""
+        """Write a part; tells whether the run is still this writer's."""
         written = self._script(keys, {"who": who, "part": number, "commands": part})
         return bool(written["is_written"])
 
@@ -377,7 +376,7 @@ class RunWriter:
     def _writing(
         self, plan: Plan, keys: Keys, milliseconds: int, order: AuditRecord, more: Mapping[str, Any], sent: Sent
     ) -> Iterator[Command]:
-        """The commands that write a run down; the last ones start it."""
+        """Make the commands that write a run; the last one starts it."""
         instances = plan.context.instances
         due = milliseconds + PUBLISHED_MS
         yield ["SET", keys.definition, pack_definition(plan)]
@@ -431,7 +430,7 @@ class RunWriter:
         yield _setting(keys.state, state)
 
     def _lanes(self, plan: Plan, sent: Sent) -> tuple[list[str], list[str]]:
-        """The lanes with something to do, the global one first: those published at once, and those that follow."""
+        """List the lanes with something to do, the global one first: those published at once, and those that follow."""
         with_work = (instance for instance, lane in plan.lanes.items() if instance not in sent and _has_work(lane))
         lanes = list(map(lane_token, with_work))
         lanes.sort(key=bool)
@@ -445,7 +444,7 @@ def _waits_for_promises(plan: Plan) -> bool:
 
 
 def _output_fault(plan: Plan, sent: Sent) -> str | None:
-    """What stands against the output where no global call runs, of which the last one would say so (SPEC R4.9)."""
+    """Find out why the output cannot be read, if no global call runs: else the last one does that (SPEC R4.9)."""
     lane = plan.lanes.get(None)
     if lane is not None and lane.calls and None not in sent:
         return None
@@ -453,12 +452,12 @@ def _output_fault(plan: Plan, sent: Sent) -> str | None:
 
 
 def _has_work(lane: Lane) -> bool:
-    """Whether there are calls to run, or gather calls wait there for something."""
+    """Tell whether a lane has calls to run, or gather calls wait for something in it."""
     return bool(lane.calls) or (lane.gathers is not None and bool(lane.gathers.waiting))
 
 
 def _entries(plan: Plan) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """The lanes and fields of a submission's entries: the messages in order, each lane's record with its first."""
+    """Make the lanes and fields of a submission's entries: the messages in order, each lane's record in its first."""
     is_template = plan.submission.is_template
     records = {lane_token(instance): pack_lane(lane, is_template=is_template) for instance, lane in plan.lanes.items()}
     for message in plan.context.messages:
@@ -470,13 +469,13 @@ def _entries(plan: Plan) -> Iterator[tuple[str, dict[str, bytes]]]:
 
 
 def _becoming(keys: Keys, id_: str, entry: Mapping[bytes, Value]) -> Iterator[Command]:
-    """A change of the run's status."""
+    """Make the commands that change the run's status."""
     yield _adding(keys.log, id_, entry)
     yield _adding(keys.statuses, id_, {"s": entry[Field.STATUS]})
 
 
 def _sending(keys: Keys, sent: Sent, milliseconds: int) -> Iterator[Command]:
-    """What is sent and forgotten has ended and goes into the outbox (see commit.lua)."""
+    """Make the commands that end calls which are sent and forgotten, and put them into the outbox (see commit.lua)."""
     tasks = {call.member: task for calls in sent.values() for call, task in calls}
     for members in batches(tasks, limits.RUN_WRITER_AT_ONCE):
         sending = (Condition(Kind.SENT, 1, 0, f"{milliseconds}/{tasks[member].queue}") for member in members)
@@ -498,7 +497,7 @@ def _setting(hash_: str, values: Mapping[Any, Any]) -> Command:
 
 
 def _parts(commands: Iterator[Command]) -> Iterator[list[list[str | bytes]]]:
-    """The commands in parts of bounded size; numbers as Redis has them, not as Lua would."""
+    """Split commands into parts of bounded size, with numbers written as Redis does, not Lua."""
     part: list[list[str | bytes]] = []
     words = size = 0
     for command in commands:

@@ -34,7 +34,7 @@ from ...broker_config import Settings
 from ...protocol.engine.loop import Stage
 from .. import limits
 from ..client.control import Control, LoopControl
-from ..client.deployments import Overview
+from ..client.deployments import RunIndex
 from ..client.people import PlanControl
 from ..client.results import Descendants, Result, RunStatus, run_status, status_of
 from ..errors import BadQuery, NoSuchAnswer
@@ -62,7 +62,7 @@ def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = 
     found: list[dict[str, Any]] = []
     before_ms, last_seen = _cursor(after) if after is not None else (None, None)
     looked_at, last = 0, None
-    for summary in Overview(redis, settings.key_prefix, owner=owner).runs():
+    for summary in RunIndex(redis, settings.key_prefix, owner=owner).runs():
         submitted_ms = round(summary.submitted.timestamp() * 1000)
         if before_ms is not None and submitted_ms >= before_ms:
             if submitted_ms == before_ms and summary.run == last_seen:
@@ -232,7 +232,7 @@ class Page:
         `AmbiguousRun`.
         """
         with redis_errors(self._settings):
-            return Overview(self._redis, self._settings.key_prefix, owner=owner).find(text)
+            return RunIndex(self._redis, self._settings.key_prefix, owner=owner).find(text)
 
     def _of(self, run: str, what: str, make: Callable[[OpenedRun], Any], query: Query, owner: str | None = None) -> Any:
         with redis_errors(self._settings):
