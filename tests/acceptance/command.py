@@ -140,7 +140,7 @@ def run_embedded(
     submission: object, *, activities: Path = ACTIVITIES, env: Mapping[str, str] | None = None
 ) -> Finished:
     """`acts run - --json` with no broker configured: the command brings its own server and worker."""
-    return acts_afresh("run", "-", "--json", "--activities", str(activities), stdin=submission, env=env)
+    return acts("run", "-", "--json", "--activities", str(activities), stdin=submission, env=env)
 
 
 def assert_refused(result: Finished, *, codes: tuple[int, ...] = (2,)) -> None:

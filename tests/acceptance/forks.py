@@ -21,14 +21,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, Self
 
 _LARGEST_REQUEST_BYTES: Final = 200_000
+_DEADLINE_SECONDS: Final = 60
+_END_SECONDS: Final = 10
 _LOADED: Final = (
     *("celery.app.amqp", "celery.app.log", "celery.apps.worker", "celery.concurrency.prefork", "celery.fixups.django"),
     *("celery.loaders.app", "celery.worker.autoscale", "celery.worker.components", "celery.worker.strategy"),
@@ -126,6 +128,35 @@ class Forked:
             assert more, "the process that forks has ended"
             self._lines += more
         return self._lines.splitlines()[number]
+
+
+@contextmanager
+def staying(
+    arguments: Sequence[str], *, env: Mapping[str, str], folder: Path, log: Path
+) -> Iterator[tuple[Forked, dict[str, Any]]]:
+    """A command that stays, and the line of JSON with which it announces itself; ended when the block is left."""
+    with ExitStack() as stack:
+        nothing, errors = stack.enter_context(Path(os.devnull).open("rb")), stack.enter_context(log.open("ab"))
+        reading, writing = os.pipe()
+        announced = stack.enter_context(os.fdopen(reading, "rb"))
+        with os.fdopen(writing, "wb") as out:
+            started = Forked(arguments, env=env, folder=folder, files=(nothing, out, errors))
+        command = stack.enter_context(started)
+        stack.callback(_end, command)
+        is_ready, _, _ = select.select([announced], [], [], _DEADLINE_SECONDS)
+        line = announced.readline() if is_ready else b""
+        assert line, f"acts {arguments[0]} did not get ready: {log.read_text(errors='replace')[-3000:]}"
+        yield command, json.loads(line)
+
+
+def _end(command: Forked) -> None:
+    """End a command and wait for that."""
+    command.terminate()
+    try:
+        command.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        command.kill()
+        command.wait()
 
 
 @cache

@@ -225,7 +225,7 @@ def test_a_submitted_run_can_be_followed_to_its_end_and_asked_about(backend: Bac
     assert [line for line in own if line["instance"] == "①"] == [line for line in again if line["instance"] == "①"]
 
     asked = (("status", run), ("show", run), ("show", run, "--instance", "①"))
-    status, shown, one = at_once(partial(backend.acts, *arguments, "--json", afresh=True) for arguments in asked)
+    status, shown, one = at_once(partial(backend.acts, *arguments, "--json") for arguments in asked)
     assert status.code == 0, status
     assert [status.json[key] for key in ("run", "status", "calls")] == [run, "completed", {"done": 2}]
     assert shown.code == 0, shown

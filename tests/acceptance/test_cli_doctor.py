@@ -8,7 +8,7 @@ from functools import partial
 from acts_celery.broker_config import EmbeddedServer
 
 from .backend import Backend, server_settings
-from .command import UNREACHABLE, acts, acts_afresh, at_once, completed
+from .command import UNREACHABLE, acts, at_once, completed
 
 COMMANDS = ["run", "check", "submit", "status", "show", "log", "worker", "doctor"]
 LAYERS = ["settings", "broker", "log", "workers", "queues", "versions"]
@@ -16,7 +16,7 @@ GIVE = {"_tool": "give", "value": 1, "_outputPath": "†state.x"}
 
 
 def test_every_command_explains_itself() -> None:
-    for result in at_once(partial(acts_afresh, command, "--help") for command in COMMANDS):
+    for result in at_once(partial(acts, command, "--help") for command in COMMANDS):
         assert result.code == 0, result
         missing = {"--json", "--activities", "--broker", "--redis"} - set(re.findall(r"--[a-z]+", result.stdout))
         assert not missing, result
@@ -31,7 +31,7 @@ def test_the_command_lists_its_commands() -> None:
 
 def test_the_doctor_finds_every_layer_well_where_a_worker_runs(backend: Backend) -> None:
     completed(backend.run({"context": [], "solution": {"calls": [GIVE]}}))  # so the worker is up
-    result, machine = at_once(partial(backend.acts, "doctor", *options, afresh=True) for options in ((), ("--json",)))
+    result, machine = at_once(partial(backend.acts, "doctor", *options) for options in ((), ("--json",)))
     assert result.code == 0, result
     for layer in LAYERS:
         assert any(layer in line.lower() for line in result.stdout.splitlines()), (layer, result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .backend import Backend
-from .command import completed, finish, start, statuses, values
+from .command import completed, statuses, values
 
 ALEX = {"type": "data", "data": {"user": {"name": "Alex", "status": "active"}}}
 UPDATE = {"_tool": "updateUserStatus", "newStatus": "inactive", "_outputPath": "†data.user.status"}
@@ -38,8 +38,8 @@ def test_the_history_can_be_read_as_of_every_note(backend: Backend) -> None:
     document = completed(backend.run({"context": [ALEX], "solution": {"calls": calls, "output": None}}))
     lines = backend.log(document["run"])
     assert lines[0]["message"] == ALEX
-    asked = [start("show", document["run"], "--at", line["id"], "--json", env=backend.env) for line in lines]
-    past = [values(finish(show).json)["data"].get("note") for show in asked]
+    asked = [backend.acts("show", document["run"], "--at", line["id"], "--json") for line in lines]
+    past = [values(show.json)["data"].get("note") for show in asked]
     assert past == [None, {"a": 1}, {"a": 1, "b": 2}, "final"]
 
 

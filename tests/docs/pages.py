@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -81,7 +81,9 @@ def run_page(page: str, folder: Path, *, is_forked: bool = True) -> None:
             else:
                 assert step.text == _AGAIN, step.text
             workers.close()
-            workers.enter_context(_worker(environment, folder))
+            worker, log = ["worker", "--processes", "1", "--json"], folder.parent / "worker.log"
+            environment_of_worker = environment | {"PYTHONPATH": str(ROOT)}
+            workers.enter_context(forks.staying(worker, env=environment_of_worker, folder=folder, log=log))
 
 
 def _run(command: str, environment: dict[str, str], folder: Path) -> str:
@@ -112,21 +114,3 @@ def _pattern(expected: str) -> str:
         "(?:.*\n)*" if line == "…" else re.escape(line).replace("…", ".*") + "\n" for line in expected.splitlines()
     )
     return "".join(lines)
-
-
-@contextmanager
-def _worker(environment: dict[str, str], folder: Path) -> Iterator[None]:
-    """A worker that is ready; ended when the block is left."""
-    command = ["worker", "--processes", "1", "--json"]
-    with Path(os.devnull).open("rb") as nothing, (folder.parent / "worker.log").open("ab") as log:
-        reading, writing = os.pipe()
-        with os.fdopen(writing, "wb") as out:
-            files = (nothing, out, log)
-            worker = forks.Forked(command, env=environment | {"PYTHONPATH": str(ROOT)}, folder=folder, files=files)
-        with worker, os.fdopen(reading) as announced:
-            try:
-                assert announced.readline()
-                yield
-            finally:
-                worker.terminate()
-                worker.wait(_SECONDS)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
-import select
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
+from tests.acceptance import forks
 from tests.acceptance.forks import Forked
 from tests.worker.backend import DEADLINE_SECONDS, Backend
 
@@ -77,28 +76,13 @@ def error_of(response: httpx.Response) -> tuple[int, str]:
 @contextmanager
 def served(backend: Backend, *arguments: str, **extra: str) -> Iterator[Site]:
     """`acts ui` on a free port."""
-    log = backend.folder / "ui.log"
-    with ExitStack() as stack:
-        nothing, said_errors = stack.enter_context(Path(os.devnull).open("rb")), stack.enter_context(log.open("ab"))
-        reading, writing = os.pipe()
-        said = stack.enter_context(os.fdopen(reading, "rb"))
-        command = ["ui", "--json", "--port", "0", *arguments]
-        with os.fdopen(writing, "wb") as out:
-            files = (nothing, out, said_errors)
-            started = Forked(command, env=backend.environment(**extra), folder=backend.folder, files=files)
-        process = stack.enter_context(started)
-        stack.callback(_end, process)
-        ready, _, _ = select.select([said], [], [], DEADLINE_SECONDS)
-        line = said.readline() if ready else b""
-        assert line, f"acts ui did not start: {log.read_text(errors='replace')[-3000:]}"
-        told = json.loads(line)
+    command, log = ["ui", "--json", "--port", "0", *arguments], backend.folder / "ui.log"
+    starting = forks.staying(command, env=backend.environment(**extra), folder=backend.folder, log=log)
+    with starting as (process, told):
         assert told["pid"] == process.pid
         yield Site(told["url"], (told["host"], told["port"]), process, log)
-
-
-def _end(process: Forked) -> None:
-    process.terminate()
-    assert process.wait(DEADLINE_SECONDS) == 0
+        process.terminate()
+        assert process.wait(DEADLINE_SECONDS) == 0
 
 
 class Listener:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +19,7 @@ from redis import Redis
 from acts_celery import Client, Result
 from acts_celery.broker_config import EmbeddedServer, Settings, load
 from acts_celery.broker_config.configuration import queue_prefix
+from tests.acceptance import forks
 from tests.acceptance.forks import Forked
 from tests.environment import without_settings
 
@@ -117,18 +117,9 @@ class Backend:
     def worker(self, *arguments: str, **extra: str) -> Iterator[Forked]:
         """A worker process (`acts worker …`) that is ready; ended when the block is left."""
         command = ["worker", "--json", "--processes", "1", *arguments]
-        with ExitStack() as stack:
-            log, nothing = stack.enter_context(self.log.open("ab")), stack.enter_context(Path(os.devnull).open("rb"))
-            reading, writing = os.pipe()
-            said = stack.enter_context(os.fdopen(reading, "rb"))
-            with os.fdopen(writing, "wb") as out:
-                started = Forked(command, env=self.environment(**extra), folder=self.folder, files=(nothing, out, log))
-            process = stack.enter_context(started)
-            stack.callback(_end, process)
-            ready, _, _ = select.select([said], [], [], DEADLINE_SECONDS)
-            line = said.readline() if ready else b""
-            assert line, f"the worker did not get ready: {self.log.read_text(errors='replace')[-3000:]}"
-            assert json.loads(line)["pid"] == process.pid
+        starting = forks.staying(command, env=self.environment(**extra), folder=self.folder, log=self.log)
+        with starting as (process, announced):
+            assert announced["pid"] == process.pid
             yield process
 
 
@@ -146,7 +137,7 @@ def ended(command: Sequence[str], env: Mapping[str, str], folder: Path, log: Any
             process.stdout.close()
 
 
-def _end(process: subprocess.Popen[bytes] | Forked) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process of ours and wait for that."""
     process.terminate()
     try:

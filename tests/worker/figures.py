@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.acceptance import forks
+
 from .backend import DEADLINE_SECONDS, Backend
+
+_PAUSE_SECONDS: Final = 0.05
 
 Page = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -57,26 +59,13 @@ def page_until(url: str, is_so: Callable[[Page], bool]) -> Page:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not is_so(found := page(url)):
         assert time.monotonic() < deadline, found
+        time.sleep(_PAUSE_SECONDS)
     return found
 
 
 @contextmanager
 def metrics_command(backend: Backend, *arguments: str) -> Iterator[str]:
     """`acts metrics` on a free port: the address of its page."""
-    command = [sys.executable, "-m", "acts_celery", "metrics", "--port", "0", "--json", *arguments]
-    process = subprocess.Popen(
-        command,
-        env=backend.environment(),
-        cwd=backend.folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, process.communicate()[1]
-        yield json.loads(line)["url"]
-    finally:
-        process.terminate()
-        process.communicate()
+    command, log = ["metrics", "--port", "0", "--json", *arguments], backend.folder / "metrics.log"
+    with forks.staying(command, env=backend.environment(), folder=backend.folder, log=log) as (_, announced):
+        yield announced["url"]

@@ -25,7 +25,7 @@ def test_the_writers_and_their_fate_are_reported_down_to_the_call_that_failed(ba
         echo("†state.b", "†state.c"),
     ]
     run = ended(backend, calls)
-    told = command(backend, "explain", run, "†state.c", afresh=True)
+    told = command(backend, "explain", run, "†state.c")
     assert told.code == 0
     lines = told.stdout.splitlines()
     assert lines[0] == "†state.c is not there"

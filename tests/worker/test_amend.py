@@ -336,7 +336,7 @@ def test_a_run_is_amended_by_command(backend: Backend, meeting: Meeting, gate: s
     assert (refused.code, refused.json["errors"][0]["pointer"]) == (2, "/calls/0/value")
     assert refused.error_lines[0].startswith("acts: /calls/0/value: ")
     more = {"calls": [echo("†state.a", "†state.b")]}
-    done = command(backend, "amend", run.id, "-", "--json", stdin=more, afresh=True)
+    done = command(backend, "amend", run.id, "-", "--json", stdin=more)
     assert (done.code, done.json["calls"]) == (0, {"skipped": 1, "running": 1, "waiting": 1})
     meeting.open_gate(gate)
     assert backend.wait(run.id).data() == {"state": {"a": 1, "b": 1}}

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from acts_celery.worker.cli import acts as group
-from tests.acceptance.command import Finished, acts, acts_afresh, finish, send, start
+from tests.acceptance.command import Finished, acts, finish, send, start
 
 from .backend import Backend, Meeting
 
@@ -22,10 +22,10 @@ def gate() -> str:
     return f"cli{next(_names)}"
 
 
-def command(backend: Backend, *arguments: str, stdin: Any = None, afresh: bool = False) -> Finished:
-    """`acts …` with the backend's settings in its environment, `afresh` in an interpreter of its own."""
+def command(backend: Backend, *arguments: str, stdin: Any = None) -> Finished:
+    """`acts …` with the backend's settings in its environment."""
     env = backend.settings.to_environment() | {"MEETING_URL": backend.meeting.url}
-    return (acts_afresh if afresh else acts)(*arguments, stdin=stdin, env=env)
+    return acts(*arguments, stdin=stdin, env=env)
 
 
 def submitted(backend: Backend, *calls: dict[str, Any]) -> str:
@@ -45,11 +45,11 @@ def wait_at(gate: str, path: str = "†state.a") -> dict[str, Any]:
 def test_a_run_is_paused_resumed_and_cancelled(backend: Backend, meeting: Meeting, gate: str) -> None:
     run = submitted(backend, wait_at(gate), {"_tool": "echo", "value": "†state.a", "_outputPath": "†state.b"})
     meeting.take(f"at:{gate}")
-    paused = command(backend, "pause", run, "--json", afresh=True)
+    paused = command(backend, "pause", run, "--json")
     assert (paused.code, paused.json["run"], paused.json["status"]) == (0, run, "paused")
-    resumed = command(backend, "resume", run, afresh=True)
+    resumed = command(backend, "resume", run)
     assert (resumed.code, resumed.stdout) == (0, f"running  run {run}, 2 calls: 1 waiting, 1 running\n")
-    cancelled = command(backend, "cancel", run, "--json", afresh=True)
+    cancelled = command(backend, "cancel", run, "--json")
     assert (cancelled.code, cancelled.json) == (
         0,
         {"run": run, "status": "cancelled", "calls": {"failed": 1, "skipped": 1}},
@@ -119,7 +119,7 @@ def test_a_value_is_explained_by_the_messages_it_came_from(backend: Backend) -> 
     ]
     run = backend.client.submit(context, {"calls": calls}).id
     backend.wait(run)
-    found = command(backend, "explain", run, "†state.items", "--instance", "①", "--json", afresh=True)
+    found = command(backend, "explain", run, "†state.items", "--instance", "①", "--json")
     assert found.code == 0
     document = found.json
     assert {key: document[key] for key in ("run", "path", "instance", "value", "conflict")} == {

@@ -76,8 +76,8 @@ def ends_told(backend: Backend, keys: Keys) -> int:
     return int(sent or 0) - int(left)
 
 
-def acts_dead(backend: Backend, *arguments: str, afresh: bool = False) -> tuple[int, list[Any]]:
-    done = command(backend, "dead", *arguments, "--json", afresh=afresh)
+def acts_dead(backend: Backend, *arguments: str) -> tuple[int, list[Any]]:
+    done = command(backend, "dead", *arguments, "--json")
     return done.code, done.json_lines
 
 
@@ -138,7 +138,7 @@ def test_what_failed_for_good_is_listed_resent_and_dropped(hasty: Backend) -> No
             next(deaths)
             hasty.meeting.take("doomed")
         wait_until_done(hasty, run)
-        (code, (letter,)) = acts_dead(hasty, "list", afresh=True)
+        (code, (letter,)) = acts_dead(hasty, "list")
         assert code == 0
         assert (letter["id"], letter["run"], letter["index"], letter["instance"]) == (f"{run}:0", run, 0, None)
         assert (letter["activity"], letter["delegate"]) == ("noteAndFail", None)

@@ -76,7 +76,7 @@ def test_what_would_be_deleted_is_listed_and_nothing_is_until_it_is_said(kept: B
     (listed,) = told.json["runs"]
     assert (listed["run"], listed["status"], listed["bytes"]) == (old, "completed", told.json["bytes"])
     assert 30_000 < listed["bytes"] < 60_000
-    shown = command(kept, "delete", "--older-than", "30d", afresh=True)
+    shown = command(kept, "delete", "--older-than", "30d")
     lines = shown.stdout.splitlines()
     assert [line.split()[0] for line in lines] == [failed, old, "would", "stay:"]
     assert lines[0].endswith(f"coffee  failed  50 d ago  {lines[0].split('  ')[-1]}")
@@ -329,7 +329,7 @@ def test_nothing_of_the_instance_is_left_in_the_keys_of_the_run_and_the_run_says
     backend.redis.config_set("rdbcompression", "no")
     assert secret.encode() in everything(backend, run.id)
     times = {key: backend.redis.pttl(key) for key in backend.keys(run.id)}
-    told = command(backend, "delete", run.id, "--instance", "ann", "--json", afresh=True)
+    told = command(backend, "delete", run.id, "--instance", "ann", "--json")
     assert (told.code, told.json["instances"], told.json["remains"]) == (0, ["ann"], [])
     assert told.json["entries"] == 3  # what it was submitted with, and two calls
     assert secret.encode() not in everything(backend, run.id)
@@ -413,7 +413,7 @@ def test_what_all_runs_hold_of_a_person_is_listed_and_then_deleted(backend: Back
     assert any("backups" in line for line in told.stdout.splitlines())
     assert backend.client.run(runs[0]).result().instance_status == {"bob": "completed", ann: "deleted"}
     assert backend.client.run(other).result().instance_status == {"bob": "completed"}
-    again = command(backend, "delete", "--instance", ann, afresh=True)
+    again = command(backend, "delete", "--instance", ann)
     said = ["would delete of 0 runs", "nothing is deleted of 1 run under way: end or cancel them first"]
     assert again.stdout.splitlines() == said
     backend.client.run(open_).cancel()

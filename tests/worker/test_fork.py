@@ -178,7 +178,7 @@ def test_half_a_fork_is_never_executed_and_is_removed(alone: Backend, meeting: M
 def test_a_fork_is_made_by_command(backend: Backend) -> None:
     run = ended(backend)
     at = messages(run)[4][0]
-    made = command(backend, "fork", run.id, "--at", at, "--paused", "--json", afresh=True)
+    made = command(backend, "fork", run.id, "--at", at, "--paused", "--json")
     assert (made.code, made.json["status"]) == (0, "paused")
     assert made.json["forked_from"] == {"run": run.id, "at": at}
     assert command(backend, "resume", made.json["run"]).code == 0
@@ -351,7 +351,7 @@ def test_every_call_and_message_of_the_runs_that_are_meant_is_one_flat_row(
     run = backend.client.submit_document({"context": [*context, plan]}, name=name, tags=["nightly"])
     backend.wait(run.id)
     other = backend.client.submit(solution={"calls": []}).id
-    told = command(backend, "export", "--name", name, "--jsonl", str(tmp_path / "out"), afresh=True)
+    told = command(backend, "export", "--name", name, "--jsonl", str(tmp_path / "out"))
     assert (told.code, told.stdout) == (0, ""), told
     assert told.error_lines == [f"acts: 1 run, 9 calls, 0 ticks, 10 messages in {tmp_path / 'out'}"]
     tables = read(tmp_path / "out")

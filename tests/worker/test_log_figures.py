@@ -32,6 +32,7 @@ from acts_celery.worker.store.keys import recovery
 from acts_celery.worker.store.living import QueueList
 from acts_celery.worker.telemetry.metrics import Collection, LogReader, QueueMetrics, QueueReader, RedisQueue
 from acts_celery.worker.telemetry.process_metrics import OTHER, ProcessMetrics
+from tests.acceptance import forks
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, ended, meeting_url, settings_apart, settings_for
 from .figures import Page, free_port, metrics_command, page, page_until, scraped, value
@@ -577,16 +578,10 @@ def backend_health(tmp_path: Path) -> Iterator[Backend]:
 
 def ask(backend: Backend, command: str) -> tuple[int, str]:
     """What `acts health` or `acts doctor` answers: exit code and output."""
-    finished = subprocess.run(
-        [sys.executable, "-m", "acts_celery", command],
-        capture_output=True,
-        text=True,
-        cwd=backend.folder,
-        env=backend.environment(),
-        timeout=DEADLINE_SECONDS,
-        check=False,
+    code, stdout, _ = forks.run(
+        [command], env=backend.environment(), folder=backend.folder, stdin=b"", timeout_seconds=DEADLINE_SECONDS
     )
-    return finished.returncode, finished.stdout
+    return code, stdout.decode()
 
 
 def stats(backend: Backend) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import pytest
 
 from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer
+from tests.few import few
 from tests.models.server import Reply, delta, model_server
 from tests.models.server import event as sent_event
 from tests.models.tool_servers import STREAM, Say, Speaker, Wire, output
@@ -91,9 +92,13 @@ def model(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=[True, False], ids=["streamed", "whole"])
-def native(request: pytest.FixtureRequest, backend: Backend, speaker: Speaker, model: str) -> Native:
-    return Native(backend, speaker, model, bool(request.param))
+@pytest.fixture(
+    params=few([("openai", False), ("anthropic", True), ("openai", True), ("anthropic", False)], 2),
+    ids=["whole-openai", "streamed-anthropic", "streamed-openai", "whole-anthropic"],
+)
+def native(request: pytest.FixtureRequest, backend: Backend, speaker: Speaker) -> Native:
+    model, streams = request.param
+    return Native(backend, speaker, model, streams)
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_runs_lists_the_newest_first_with_name_tags_status_and_times(backend: Ba
     second = submitted(backend, "--name", name)
     for run in (first, second):
         backend.wait(run)
-    listed = command(backend, "runs", "--name", name, "--json", afresh=True).json_lines
+    listed = command(backend, "runs", "--name", name, "--json").json_lines
     assert [one["run"] for one in listed] == [second, first]
     assert (listed[1]["name"], listed[1]["tags"]) == (name, ["nightly", f"{name}-tag"])
     assert (listed[1]["status"], listed[1]["calls"]) == ("completed", {"done": 1})
@@ -130,7 +130,7 @@ def test_wait_prints_the_result_and_tells_by_its_code(backend: Backend, meeting:
     late = command(backend, "wait", run, "--timeout", "0.2")
     assert (late.code, f"run {run} is not over in time" in late.stderr) == (3, True)
     meeting.open_gate(name)
-    told = command(backend, "wait", run, "--json", afresh=True)
+    told = command(backend, "wait", run, "--json")
     assert (told.code, told.json["global"]["state"]) == (0, {"a": 1})
     failed = submitted(backend, value={"solution": {"calls": [{"_tool": "explode", "_outputPath": "†state.a"}]}})
     assert command(backend, "wait", failed, "--quiet").code == 1
@@ -145,7 +145,7 @@ def test_delete_forgets_a_run_that_has_ended_and_no_other(backend: Backend, meet
         backend.client.run(run).delete()
     meeting.open_gate(name)
     backend.wait(run)
-    told = command(backend, "delete", run, "--json", afresh=True).json
+    told = command(backend, "delete", run, "--json").json
     assert (told["run"], told["deleted"], told["bytes"] > 0) == (run, True, True)
     assert backend.keys(run) == set()
     assert command(backend, "status", run).code == 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections import Counter
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from acts_celery import NoLoop, NoSuchTick, RunOver
-from tests.acceptance.command import start
+from tests.acceptance.command import acts
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer
@@ -32,8 +31,7 @@ def test_r12_9_what_was_asked_can_be_had_of_each_tick(loops: Backend) -> None:
 def test_r12_9_what_was_asked_is_printed(loops: Backend) -> None:
     asked = Asked(loops, answer(SUM), answer(output=3))
     asked.result()
-    with start("prompt", asked.run.id, "--tick", "1", "--json", env=loops.environment()) as process:
-        printed: Any = json.loads(process.communicate()[0])
+    printed = acts("prompt", asked.run.id, "--tick", "1", "--json", env=loops.environment()).json
     assert printed["messages"] == asked.requests[1]["messages"]
 
 
@@ -180,8 +178,7 @@ def test_r11_7_calls_added_while_the_model_is_asked_and_those_of_its_answer_all_
     past = asked.run.result(between)
     assert [(call.index, call.instance, call.tick) for call in past.calls] == calls
     assert [call.status for call in past.calls[:5]] == ["waiting"] * 5
-    with start("show", asked.run.id, "--at", between, "--json", env=loops.environment()) as process:
-        shown: Any = json.loads(process.communicate()[0])
+    shown = acts("show", asked.run.id, "--at", between, "--json", env=loops.environment()).json
     assert [call["status"] for call in shown["calls"]] == [call.status for call in past.calls]
     assert loops.wait(asked.run.fork(between).id).data()["state"] == result.data()["state"]
 

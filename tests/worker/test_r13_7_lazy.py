@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from acts_celery import PlanChanged, PlanWaits, Run, RunOver
 from acts_celery.protocol import Rejected
-from tests.acceptance.command import start
+from tests.acceptance.command import acts
 
 from .backend import Backend
 from .loops import Asked, answer
@@ -111,12 +110,10 @@ def test_r13_7_every_tick_waits_for_its_own_approval(loops: Backend) -> None:
 def test_r13_7_acts_held_shows_the_plan_and_acts_approve_lets_it_run(loops: Backend) -> None:
     asked = Asked(loops, answer(NEXT), answer(output=1), context=CONTEXT, config={"mode": "lazy"})
     digest = planned(asked.run)["plan"]
-    with start("held", asked.run.id, "--json", env=loops.environment()) as process:
-        shown: Any = json.loads(process.communicate()[0])
+    shown = acts("held", asked.run.id, "--json", env=loops.environment()).json
     assert (shown["plan"], shown["calls"]) == (digest, [NEXT])
-    with start("approve", asked.run.id, "--plan", digest, "--by", "Ann", env=loops.environment()) as process:
-        process.communicate()
-        assert process.returncode == 0
+    approved = acts("approve", asked.run.id, "--plan", digest, "--by", "Ann", env=loops.environment())
+    assert approved.code == 0
     assert asked.result().status == "completed"
     deeds = [entry.audit for entry in asked.run.log(audit=True) if entry.audit is not None]
     approvals = [(deed.actor.name, deed.about) for deed in deeds if deed.did == "approved"]

@@ -295,7 +295,7 @@ def exported(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> tupl
     run = backend.client.submit(CONTEXT, {"calls": CALLS}, name="kept", tags=["a", "b"])
     backend.wait(run.id)
     file = tmp_path_factory.mktemp("archive") / "run.jsonl"
-    told = command(backend, "export", run.id, "-o", str(file), afresh=True)
+    told = command(backend, "export", run.id, "-o", str(file))
     assert (told.code, told.stdout) == (0, "")
     assert list(file.parent.iterdir()) == [file]
     assert file.stat().st_mode & 0o777 == 0o600, "it holds values"
@@ -474,7 +474,7 @@ def test_more_than_a_run_may_have_is_refused_and_nothing_is_left(exported: tuple
 def test_the_commands_go_through_a_pipe(backend: Backend, exported: tuple[str, Path]) -> None:
     with EmbeddedServer() as server:
         aside = Backend(settings_for(server), backend.meeting, backend.folder)
-        told = command(aside, "import", "-", stdin=exported[1].read_bytes(), afresh=True)
+        told = command(aside, "import", "-", stdin=exported[1].read_bytes())
         assert (told.code, told.stdout) == (0, f"{exported[0]}\n")
         again = command(aside, "import", str(exported[1]), "--json")
         assert (again.code, again.json["status"], "is here already" in again.stderr) == (2, "rejected", True)

@@ -35,7 +35,7 @@ def large(backend: Backend) -> str:
 
 
 def test_show_is_short_and_tells_what_failed_first(backend: Backend, large: str) -> None:
-    lines = command(backend, "show", large, afresh=True).stdout.splitlines()
+    lines = command(backend, "show", large).stdout.splitlines()
     assert lines[0] == f"failed  run {large}, 120 calls: 116 done, 2 skipped, 2 failed"
     told = "  60 instances: 58 completed, 2 failed (n010, n059)"
     assert lines[1:4] == [told, "failed", "  0 failFor (n010): ValueError: not for n010"]
@@ -83,7 +83,7 @@ def test_status_lists_what_is_asked_for(backend: Backend, large: str) -> None:
 
 
 def test_log_prints_the_newest_messages_cut(backend: Backend, large: str) -> None:
-    lines = command(backend, "log", large, afresh=True).stdout.splitlines()
+    lines = command(backend, "log", large).stdout.splitlines()
     total = len(command(backend, "log", large, "--json").json_lines)
     assert total > 200
     assert lines[0] == f"… {total - 50} messages before these: --all, --limit"
