@@ -43,6 +43,7 @@ _LOADED: Final = (
     *("acts_celery.worker.runner.application", "acts_celery.worker.telemetry.process_metrics"),
 )
 """What commands and workers load sooner or later."""
+_STARTING: Final = threading.Lock()
 
 
 class TimedOut(Exception):
@@ -159,9 +160,14 @@ def _end(command: Forked) -> None:
         command.wait()
 
 
-@cache
 def server() -> socket.socket:
     """Our end of the socket; the process at the other ends when ours is closed, by us or with us."""
+    with _STARTING:
+        return _started()
+
+
+@cache
+def _started() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         command = [sys.executable, "-m", __name__, str(theirs.fileno())]

@@ -28,6 +28,8 @@ _PARTS: Final = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$|^<!-- from here: (
 _SERVER: Final = "a server and a worker"
 _AGAIN: Final = "the worker is started again"
 _SECONDS: Final = 120
+_PYTEST: Final = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "acts_celery.worker.pytest_plugin"}
+"""Ours is the plugin that pages need; to load all that are installed here takes two seconds."""
 _FORKED_COMMAND: Final = forked_command.__file__
 
 
@@ -66,7 +68,7 @@ def run_page(page: str, folder: Path, *, is_forked: bool = True) -> None:
         program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {arguments} "$@"\n', encoding="utf-8")
         program.chmod(0o755)
     kept = without_settings()
-    environment = {**kept, "PATH": f"{bin_folder}:{os.environ['PATH']}", "LANG": "C.UTF-8", "NO_COLOR": "1"}
+    environment = {**kept, "PATH": f"{bin_folder}:{os.environ['PATH']}", "LANG": "C.UTF-8", "NO_COLOR": "1"} | _PYTEST
     with ExitStack() as servers, ExitStack() as workers:
         for step in steps(page, folder):
             if step.is_command:

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.environment import without_settings
+from tests.few import few
 
 from .generate import CONCEPTS, PYTHON, with_names
 from .pages import ROOT, run_page
 from .pictures import with_pictures
+
+PAGES = ("python", "activities", "trust", "mcp")
 
 
 @pytest.mark.parametrize("name", ["tutorial", "how-to", "agents", "trust"])
@@ -22,11 +25,7 @@ def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
     run_page((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"), folder)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [PYTHON, *(ROOT / "docs" / f"{name}.md" for name in ("activities", "trust", "mcp"))],
-    ids=["python", "activities", "trust", "mcp"],
-)
+@pytest.mark.parametrize("page", few((ROOT / "docs" / f"{name}.md" for name in PAGES), 3), ids=PAGES)
 def test_the_examples_of_a_page_of_python_run(page: Path) -> None:
     kept = without_settings()
     command = [sys.executable, "-m", "tests.docs.python_page", str(page)]
