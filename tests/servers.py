@@ -29,24 +29,12 @@ SCRIPTS: Final = {
 }
 """Each Lua script, and the modules of tests that take its ways."""
 COMMANDS: Final = {
-    "worker/test_control_cli": (
-        "run submit status show log explain pause resume cancel amend say send held approve reject"
+    "contract/test_commands": (
+        "run submit check status show log explain pause resume cancel amend say send held approve answer reject wait "
+        "retry fork export import runs delete dead prompt eval ui worker metrics health doctor"
     ),
-    "worker/test_r14_people": "answer wait",
-    "worker/test_retry": "retry fork",
-    "worker/test_submitting": "export import",
-    "worker/test_overview": "runs",
-    "worker/test_deleting": "delete",
-    "worker/test_dead_letters": "dead",
     "mcp/test_tools_of_servers": "mcp",
-    "worker/test_prompt_cli": "prompt",
     "worker/test_traces": "trace traces",
-    "worker/test_celery_command": "worker",
-    "worker/test_log_figures": "metrics health",
-    "acceptance/test_cli_doctor": "doctor",
-    "acceptance/test_cli": "check",
-    "acceptance/test_cli_eval": "eval",
-    "ui/test_command": "ui",
 }
 """Modules of tests, and the commands of `acts` that they run."""
 MODULES: Final = frozenset({*" ".join(SCRIPTS.values()).split(), *COMMANDS})

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.acceptance import forks
 from tests.acceptance.command import Finished, acts
-from tests.worker.backend import Backend
+from tests.worker.backend import DEADLINE_SECONDS, Backend
+from tests.worker.figures import scraped
 
 ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.one"}
 READS = {"_tool": "echo", "value": "†state.one", "_outputPath": "†state.two"}
@@ -154,6 +156,91 @@ def test_explain_names_the_call_that_wrote_a_value(backend: Backend) -> None:
     told = command(backend, "explain", run, "state.two")
     assert told.code == 0
     assert "echo" in told.stdout
+
+
+def test_a_run_is_amended_and_sent_data_by_command(backend: Backend, name: str) -> None:
+    gate = {"_tool": "waitAtGate", "gate": name, "value": 1, "_outputPath": "†state.gate"}
+    run = submitted(backend, gate, {**READS, "value": "†state.gate"})
+    backend.meeting.take(f"at:{name}")
+    more = {"calls": [{"_tool": "echo", "value": "†input.text", "_outputPath": "†state.more"}]}
+    sent = command(backend, "send", run, "-", "--json", stdin=[{"type": "input", "text": "sent"}])
+    assert sent.code == 0, sent
+    assert command(backend, "amend", run, "-", "--json", stdin=more).code == 0
+    backend.meeting.open_gate(name)
+    assert backend.wait(run).data()["state"] == {"gate": 1, "more": "sent"}
+    assert command(backend, "say", run, "too late").code == 4
+
+
+def test_a_question_is_answered_by_command(backend: Backend) -> None:
+    age = {"properties": {"_activity": {"const": "ask_human"}, "question": {}}, "_output": {"type": "integer"}}
+    run = submitted(
+        backend, {"_tool": "askAge", "question": "How old?", "_outputPath": "†state.age"}, tools={"askAge": age}
+    )
+    next(event for event in backend.client.run(run).follow(timeout_seconds=60) if event.kind == "held")
+    assert command(backend, "answer", run, "0", "old", "--yes").code == 2
+    assert command(backend, "answer", run, "0", "--yes", "--value", "5").code == 0
+    assert backend.wait(run).data()["state"] == {"age": 5}
+
+
+def test_what_a_model_would_be_asked_is_shown(backend: Backend) -> None:
+    request = {"context": [{"type": "text", "message": "Add."}], "schema": {"type": "integer"}, "tools": ["add"]}
+    shown = command(backend, "prompt", "-", "--json", stdin=request)
+    assert shown.code == 0, shown
+    assert {"messages", "schema"} <= set(shown.json)
+    assert "Add." in shown.json["messages"][-1]["content"]
+
+
+def test_cases_are_run_and_held_against_what_is_expected(backend: Backend, tmp_path: Path) -> None:
+    plan = {"calls": [ECHO], "output": "†state.one"}
+    cases = [{"name": str(value), "submission": {"solution": plan}, "expect": {"value": value}} for value in (1, 2)]
+    file = tmp_path / "cases.jsonl"
+    file.write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
+    found = command(backend, "eval", str(file), "--json")
+    assert found.code == 1, found
+    assert [(case["case"], case["difference"] is None) for case in found.json["cases"]] == [("1", True), ("2", False)]
+
+
+def test_live_runs_are_held_against_code_that_is_not_deployed_yet(backend: Backend, name: str, tmp_path: Path) -> None:
+    gate = {"_tool": "waitAtGate", "gate": name, "value": 1, "_outputPath": "†state.gate"}
+    run = submitted(backend, gate, {"_tool": "add", "a": "†state.gate", "b": 2, "_outputPath": "†state.sum"})
+    backend.meeting.take(f"at:{name}")
+    new = tmp_path / "new.py"
+    new.write_text("from acts_celery import activity\n\n@activity\ndef add(first: str) -> str:\n    return first\n")
+    found = command(backend, "check", "--runs", "--activities", str(new), "--json")
+    assert (found.code, run in found.stdout) == (1, True), found
+    backend.meeting.open_gate(name)
+    assert backend.wait(run).status == "completed"
+
+
+def test_dead_letters_are_listed(backend: Backend) -> None:
+    assert command(backend, "dead", "list", "--json").code == 0
+
+
+def test_pages_figures_and_workers_announce_where_they_are(backend: Backend) -> None:
+    where = {"env": backend.environment(), "folder": backend.folder, "log": backend.folder / "announced.log"}
+    with forks.staying(["ui", "--json", "--port", "0"], **where) as (process, told):
+        assert (told["pid"], told["host"]) == (process.pid, "127.0.0.1")
+    with forks.staying(["metrics", "--json", "--port", "0"], **where) as (_, told):
+        assert "acts_log_up 1.0" in scraped(told["url"])
+    with forks.staying(["worker", "--json", "--processes", "1", "-Q", "elsewhere"], **where) as (process, told):
+        assert (told["pid"], told["queues"]) == (process.pid, ["elsewhere"])
+        process.terminate()
+        assert process.wait(DEADLINE_SECONDS) == 0
+
+
+def test_the_health_of_this_machines_workers_is_told(backend: Backend, tmp_path: Path) -> None:
+    env = backend.environment(ACTS_HEALTH_FOLDER=str(tmp_path))
+    assert acts("health", "--json", env=env).code == 3
+    starting = forks.staying(
+        ["worker", "--json", "--processes", "1", "-Q", "elsewhere"],
+        env=env,
+        folder=backend.folder,
+        log=tmp_path / "worker.log",
+    )
+    with starting as (_, told):
+        health = acts("health", "--json", env=env)
+        assert (health.code, health.json["ok"]) == (0, True), health
+        assert [worker["worker"] for worker in health.json["workers"]] == [told["worker"]]
 
 
 def test_no_server_is_an_exit_of_3_and_wrong_usage_one_of_2() -> None:
