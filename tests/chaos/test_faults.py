@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from tests.few import few
+
 from .faults import (
     ClientKilled,
     ConnectionsDropped,
@@ -91,7 +93,7 @@ def test_a_killed_process_of_a_prefork_pool(tmp_path: Path) -> None:
     ("after_bytes", "left_behind"),
     [
         pytest.param(10_000, {"removed": 1}, id="while it wrote"),
-        pytest.param(38_000, {"in_doubt": 1}, id="while it published"),
+        pytest.param(38_000, {"in_doubt": 1}, id="while it published", marks=pytest.mark.nightly),
     ],
 )
 def test_a_client_killed_while_it_submits(site: Site, after_bytes: int, left_behind: dict[str, int]) -> None:
@@ -103,7 +105,7 @@ def test_a_client_killed_while_it_submits(site: Site, after_bytes: int, left_beh
     assert {"removed": one.audit.removed, "in_doubt": one.audit.in_doubt} == {"removed": 0, "in_doubt": 0} | left_behind
 
 
-@pytest.mark.parametrize("away_seconds", [0.0, 5.0])
+@pytest.mark.parametrize("away_seconds", few([0.0, 5.0], 1))
 def test_a_killed_server_that_comes_back(site: Site, away_seconds: float) -> None:
     one = struck(site, ServerKilled(away_seconds))
     assert_unharmed(one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -216,13 +217,18 @@ def test_dead_letters_are_listed(backend: Backend) -> None:
     assert command(backend, "dead", "list", "--json").code == 0
 
 
+def announced(backend: Backend, *arguments: str) -> AbstractContextManager[tuple[forks.Forked, dict[str, Any]]]:
+    """A command that stays, and what it prints when it is ready."""
+    log = backend.folder / "announced.log"
+    return forks.staying([*arguments, "--json"], env=backend.environment(), folder=backend.folder, log=log)
+
+
 def test_pages_figures_and_workers_announce_where_they_are(backend: Backend) -> None:
-    where = {"env": backend.environment(), "folder": backend.folder, "log": backend.folder / "announced.log"}
-    with forks.staying(["ui", "--json", "--port", "0"], **where) as (process, told):
+    with announced(backend, "ui", "--port", "0") as (process, told):
         assert (told["pid"], told["host"]) == (process.pid, "127.0.0.1")
-    with forks.staying(["metrics", "--json", "--port", "0"], **where) as (_, told):
+    with announced(backend, "metrics", "--port", "0") as (_, told):
         assert "acts_log_up 1.0" in scraped(told["url"])
-    with forks.staying(["worker", "--json", "--processes", "1", "-Q", "elsewhere"], **where) as (process, told):
+    with announced(backend, "worker", "--processes", "1", "-Q", "elsewhere") as (process, told):
         assert (told["pid"], told["queues"]) == (process.pid, ["elsewhere"])
         process.terminate()
         assert process.wait(DEADLINE_SECONDS) == 0

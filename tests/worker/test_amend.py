@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections import Counter
 from itertools import islice
 from typing import Any
@@ -656,7 +657,7 @@ def test_r11_7_it_waits_for_a_global_call_that_ends_before_a_lane_is_driven_agai
     run.pause()
     meeting.open_gate(gate)
     while run.status()["calls"].get("running"):
-        pass
+        time.sleep(0.01)
     run.amend([echo(7, "†state.z", _instance=mark) for mark in MARKS[:2]], add=True)
     run.resume()
     result = backend.wait(run.id)

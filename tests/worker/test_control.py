@@ -210,7 +210,7 @@ def test_r4_11_a_call_between_two_attempts_is_failed_when_its_run_is_cancelled(
     run = backend.client.submit(context, {"calls": [failing | each, echo("†state.a", "†state.b")]})
     assert meeting.take(gate) == 1
     while "attempt" not in [one["for"] for one in run.status().get("waiting_for", [])]:
-        pass
+        time.sleep(0.01)
     run.cancel()
     result = run.result()
     assert [call.status for call in result.calls] == ["failed", "skipped"]

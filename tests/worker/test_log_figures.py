@@ -598,6 +598,7 @@ def until(seen: Callable[[], bool]) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not seen():
         assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_worker_that_does_all_of_its_work_is_well(backend_health: Backend) -> None:
