@@ -24,25 +24,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, Self
 
 _LARGEST_REQUEST_BYTES: Final = 200_000
 _DEADLINE_SECONDS: Final = 60
 _END_SECONDS: Final = 10
-_LOADED: Final = (
-    *("celery.app.amqp", "celery.app.log", "celery.apps.worker", "celery.concurrency.prefork", "celery.fixups.django"),
-    *("celery.loaders.app", "celery.worker.autoscale", "celery.worker.components", "celery.worker.strategy"),
-    *("encodings.idna", "kombu.pidbox", "kombu.transport.redis", "prometheus_client.core"),
-    *("acts_celery.protocol.analysis.analyse", "acts_celery.protocol.analysis.deployment"),
-    *("acts_celery.worker.agent.loop_runner", "acts_celery.worker.agent.openai_chat"),
-    *("acts_celery.worker.agent.room", "acts_celery.worker.agent.scripted", "acts_celery.worker.cli"),
-    *("acts_celery.worker.client.amendment", "acts_celery.worker.client.client"),
-    *("acts_celery.worker.client.deployments", "acts_celery.worker.client.fork", "acts_celery.worker.local"),
-    *("acts_celery.worker.runner.application", "acts_celery.worker.telemetry.process_metrics"),
-)
-"""What commands and workers load sooner or later."""
 _STARTING: Final = threading.Lock()
 
 
@@ -178,8 +165,36 @@ def _started() -> socket.socket:
 
 def _serve(requests: socket.socket) -> NoReturn:
     """Fork for every request, and report the exit code of each command; end when nobody can ask any more."""
-    for module in _LOADED:
-        import_module(module)
+    # What commands and workers load sooner or later.
+    import encodings.idna  # noqa: F401
+
+    import celery.app.amqp
+    import celery.app.log
+    import celery.apps.worker
+    import celery.concurrency.prefork
+    import celery.fixups.django
+    import celery.loaders.app
+    import celery.worker.autoscale
+    import celery.worker.components
+    import celery.worker.strategy  # noqa: F401
+    import kombu.pidbox
+    import kombu.transport.redis  # noqa: F401
+    import prometheus_client.core  # noqa: F401
+
+    import acts_celery.protocol.analysis.analyse
+    import acts_celery.protocol.analysis.deployment
+    import acts_celery.worker.agent.loop_runner
+    import acts_celery.worker.agent.room
+    import acts_celery.worker.agent.scripted
+    import acts_celery.worker.cli
+    import acts_celery.worker.client.amendment
+    import acts_celery.worker.client.client
+    import acts_celery.worker.client.deployments
+    import acts_celery.worker.client.fork
+    import acts_celery.worker.local
+    import acts_celery.worker.runner.application
+    import acts_celery.worker.telemetry.process_metrics  # noqa: F401
+
     gc.freeze()  # what is shared by all is neither looked at nor copied when a command ends
     running: dict[int, tuple[int, int]] = {}
     """Process id and report of each command, by the descriptor that says when it has ended."""
