@@ -25,7 +25,7 @@ class ProtocolError(Exception):
 class ExpressionError(ProtocolError, ValueError):
     """An expression that does not parse (SPEC R2.2).
 
-    `text` is the expression, `position` the offset in it where parsing stopped, `expected` what should stand there.
+    `text` is the expression, `position` the offset in it where parsing stopped, `expected` what should be there.
     """
 
     code = "expression_error"

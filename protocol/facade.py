@@ -1,7 +1,7 @@
 """The facade: checking and planning as users see it.
 
 What is loaded only when it is asked for: the analysis behind `Plan.findings`, `.cost` and `.to_mermaid()`, and the
-hints that a rejection carries. It stands above all other modules; none of them imports it.
+hints that a rejection carries. It is above all other modules; none of them imports it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Plan(CheckedPlan):
 
     @property
     def scopes(self) -> dict[int, dict[str, Any]]:
-        """What each call that is carried out gets besides its parameters, and whether the call or its tool says so
+        """What each call that runs gets besides its parameters, and whether the call or its tool says so
         (SPEC R8.3b); calls that get nothing are left out.
         """
         return {

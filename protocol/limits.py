@@ -47,7 +47,7 @@ class Limits:
     memory, and as little as one byte on its way.
     """
     elements: int = 10_000
-    """Elements for each of which one call with `_each` is carried out."""
+    """Elements of one call with `_each`."""
     messages: int = 1_000_000
     """Messages in one context."""
     instances: int = 100_000
@@ -137,7 +137,7 @@ _BASES: Final = (dict, list, str, int, float)
 
 
 def _plain_copy(value: Any, depth: int, budget: _Budget) -> Any:
-    """The value with exact types, so many levels deep."""
+    """The value with exact types, down to `depth` levels."""
     kind = type(value)
     if depth == 0 or not issubclass(kind, (dict, list)):
         return plain_scalar(value)

@@ -95,7 +95,7 @@ def _payload_key(message: Message, kind: str) -> str | None:
 
 
 def riders(message: Message) -> dict[str, Any]:
-    """What a data message carries beside its payload, identity, routing and provenance: `schema`, `description`, …"""
+    """What a data message carries besides its payload, identity, routing and provenance: `schema`, `description`, …"""
     key = _payload_key(message, kind_of(message))
     return {
         name: value
@@ -154,7 +154,7 @@ def error_message(call: Message, error: Message, *, date: str, instance: str | N
 
 # Files in a context: the parts of chat messages that name one, `{"type": "file", "file": NAME}`.
 #
-# What such a part stands for lies beside the log of its run, by its digest; the part says it, with `media_type` and
+# The file itself is stored with the log of its run, by its digest; the part says it, with `media_type` and
 # `bytes`. A part without a digest names a file that nobody has given.
 #
 # A picture that a tool of an MCP server answers lies there, too: the call's value names it by its digest,

@@ -228,7 +228,7 @@ class Parser:
         return key
 
     def take(self, operator: str) -> bool:
-        """Step over the operator if it stands here; the white space around it is free (SPEC R2.1)."""
+        """Step over the operator if it is next; the white space around it is free (SPEC R2.1)."""
         if self.position == len(self.text):
             return False
         self.skip_whitespace()

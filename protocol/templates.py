@@ -1,9 +1,9 @@
-"""Templates: a text in which each `†{path || path}` is replaced by its value (SPEC R2.6); and what a text stands for.
+"""Templates: a text in which each `†{path || path}` is replaced by its value (SPEC R2.6); and what a text means.
 
     template = *( literal / "††" / "†{" expression "}" )
 
 The expression is that of `references` without its daggers; in a key, `}` is quoted. `††` is read from left to right and
-stands for one `†`, in every text; a `†` before anything else stands for itself.
+means one `†`, in every text; a `†` before anything else is itself.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Template:
 
 
 Meaning = str | Expression | Template
-"""What a text stands for: a text, what an expression reads, or a text that is made of what is read."""
+"""What a text means: a text, what an expression reads, or a text that is made of what is read."""
 
 
 def meaning(text: str) -> Meaning:
-    """What a string parameter stands for (SPEC R2.2, R2.6). Raises `ExpressionError`."""
+    """What a string parameter means (SPEC R2.2, R2.6). Raises `ExpressionError`."""
     if DAGGER not in text:
         return text
     if is_expression(text):
@@ -78,17 +78,17 @@ def expressions_in(text: str) -> tuple[Expression, ...]:
 
 
 def escaped(text: str) -> str:
-    """The string parameter that stands for this text, whatever it holds."""
+    """The string parameter that means this text, whatever it holds."""
     return text.replace(DAGGER, DAGGER * 2)
 
 
 def bare(expression: Expression) -> str:
-    """An expression as it stands in a template."""
+    """An expression as it is written in a template."""
     return " || ".join(" && ".join(str(place)[len(DAGGER) :] for place in group) for group in expression.alternatives)
 
 
 def as_text(value: Any) -> str:
-    """A value as it stands in a text: a text as it is, any other as compact JSON.
+    """A value as part of a text: a text unchanged, any other as compact JSON.
 
     Keys are sorted: in which order independent calls have written them makes no difference to a text.
     """
@@ -144,7 +144,7 @@ _kept = lru_cache(maxsize=1_024)(_read)
 
 
 def _parts(text: str) -> Iterator[str | Expression]:
-    """The parts of a text; literal ones that stand side by side are one."""
+    """The parts of a text; adjacent literal parts are joined."""
     literal, position = "", 0
     while (at := text.find(DAGGER, position)) >= 0:
         literal += text[position:at]

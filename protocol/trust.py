@@ -25,8 +25,8 @@ from .state.operations import read_operation
 # Flow: which sources a call has read, and which had a say in whether it runs (SPEC R16.2).
 #
 # Labels follow the references of the graph. What a call has read is known when it starts; a reader of its result finds
-# the labels in the log, beside the result. A call that ended without writing what another one was to read has them,
-# too: what that one reads instead hangs on it.
+# the labels in the log, with the result. A call that ended without writing what another one was to read has them,
+# too: what that one reads instead depends on it.
 
 
 class Seen(Protocol):
@@ -175,7 +175,7 @@ def marks_since(call: Call, trust: ToolTrust, seen: Seen, *, is_done: bool) -> M
             place.kind == ERROR or seen.lacks(place, is_last=True) for place in expression.references
         )
         if may_lack:
-            everything = seen.all_marks.labels  # whoever could have brought what was not there
+            everything = seen.all_marks.labels  # sources that could have written what was missing
             found |= Marks(everything, everything)
         given[parameter_at(at)] |= found
     flow = flow_of(call, given, seen.marks, lambda: seen.all_marks.labels)

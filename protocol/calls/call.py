@@ -33,7 +33,7 @@ from .meta_properties import ALIASES, META_PROPERTIES, RESULT, kind_found
 from .tools import Executor, Runner, Tool
 
 Read = tuple[str, Expression]
-"""Where in a call (JSON pointer) an expression stands, by itself or in a template."""
+"""An expression in a call with its place (JSON pointer), alone or in a template."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Call:
     """Parameters and meta-properties, with what the tool's schema pins filled in (SPEC R4.1)."""
     runner: Runner
     reads: tuple[Read, ...]
-    """Where in the call (JSON pointer) each expression stands."""
+    """Expressions in the call, each with its place (JSON pointer)."""
     scopes: tuple[Reference, ...] = ()
     output: Expression | None = None
     method: Method = Method.SET
@@ -124,11 +124,11 @@ class Call:
 
     @property
     def read(self) -> Collection[Reference]:
-        """The places that stand in the parameters, each once."""
+        """Places that the parameters read, each once."""
         return self._by_place.keys()
 
     def readers_of(self, place: Reference) -> tuple[Expression, ...]:
-        """The expressions in which a place stands."""
+        """Expressions that read a place."""
         return self._by_place.get(place, ())
 
     @cached_property
@@ -204,7 +204,7 @@ def completed(raw: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str,
 
 
 def place_in(raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """Where a property of a completed call stands in the call as it was written: under its older name, or, where its
+    """Path of a property of a completed call in the call as written: under its older name, or, where its
     tool's schema fills it in, nowhere below the call itself.
     """
     if raw.get(key) is not None or key == RESULT:
@@ -251,7 +251,7 @@ def places_read_by(raw: Mapping[str, Any]) -> Iterator[Expression]:
             yield Expression(((scope,),))
 
 
-# Elements: a call with `_each` is carried out once for each element of the lists it is given (SPEC R4.10).
+# Elements: a call with `_each` runs once for each element of the lists it is given (SPEC R4.10).
 #
 # An element is numbered among the calls of its lane like a call of its own, beyond all calls: claims, leases, tokens
 # and results name it by that number as they name a call by its index.
@@ -291,7 +291,7 @@ def list_problems(call: Call, parameters: Mapping[str, Any]) -> Iterator[Problem
 
 
 def list_schema(schema: Schema, *, with_null: bool = True) -> Schema:
-    """The schema of lists of what a schema admits; null stands for an element that has failed."""
+    """The schema of lists of what a schema admits; null is the result of a failed element."""
     items = {"anyOf": [schema, {"type": "null"}]} if with_null else schema
     return excerpt({"type": "array", "items": items}, schema)
 

@@ -48,7 +48,7 @@ class Declared:
 
 
 def read_tools(context: Any, shorthand: Any) -> tuple[Declared, list[Problem]]:
-    """The tools declared by a context's messages and by the shorthand beside it: an object of name to schema, or a list
+    """Tools that are declared by the messages of a context and by its shorthand: an object of name to schema, or a list
     of names and such objects.
     """
     declared = Declared()
@@ -118,12 +118,12 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
 
 # Extending: a declaration of a registered activity adds to what its signature says (SPEC R12.2).
 #
-# The signature stands among the definitions of the declared schema, which applies it: a call has to fit both, and what
+# The signature is among the definitions of the declared schema, which applies it: a call has to fit both, and what
 # the declaration does not name stays as the function takes it.
 
 _NAME: Final = "signature"
 _ADDRESS: Final = "urn:acts:signature"
-"""By which the references inside of a signature are told from those of the declaration."""
+"""Address that separates the references in a signature from those of the declaration."""
 
 
 def extended(tool: Tool, signature: Tool) -> Tool:
@@ -149,7 +149,7 @@ def extended(tool: Tool, signature: Tool) -> Tool:
 
 
 def _added(tool: Tool, signature: Tool) -> Iterator[tuple[str, Any]]:
-    """What a signature says of properties beside a declaration. What that says of a meta-property counts alone:
+    """Properties that a signature adds to a declaration. What the declaration says of a meta-property counts alone:
     `Toolbox.behind` keeps it from widening, and of results R4.6 says so. A parameter that it declares as `{}` may be
     anything until the function is given it.
     """

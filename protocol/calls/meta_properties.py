@@ -1,7 +1,7 @@
 """Meta-properties: what the properties of a call mean whose names begin with `_` (SPEC R2.5, R4, R8.1, R10, R12.4).
 
 `META_PROPERTIES` is the one table. A call is read by it, a tool's schema and a check look a property up in it, a model
-is offered and told what stands in it, and the graph asks the attributes of a call that it fills.
+is offered and shown its rows, and the graph asks the attributes of a call that it fills.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Role(IntEnum):
     SIGHT = auto()
     """The places that it sees: it waits for those who write there before it (SPEC R8.3a)."""
     RESULT = auto()
-    """A result that a model gives. The parameters stand before it."""
+    """A result that a model gives. The parameters come before it."""
     PLACE = auto()
     """The places that it writes, and how: who reads there waits for it (SPEC R6.1)."""
     LABELS = auto()
@@ -85,7 +85,7 @@ class Offer(Protocol):
 
 
 Check = Callable[..., Iterator[Problem]]
-"""Takes a value, the properties of its call, and where the value stands."""
+"""Checks a value, given the properties of its call and the value's place."""
 Offered = Callable[[Offer, Sequence[Any]], Any]
 """The schema that a model is shown, by what the tool's schema says of the property; None where it is not offered."""
 
@@ -111,7 +111,7 @@ class MetaProperty:
     is_filled_in: bool = False
     """Whether a tool's schema fills it in where a call leaves it out (SPEC R4.1)."""
     excludes: str = ""
-    """The property that cannot stand beside it."""
+    """A property that a call may not have together with this one."""
     text: str = ""
     """Explanation for models, in requests where a tool has the property (SPEC R12.5)."""
     older: str = ""
@@ -295,14 +295,14 @@ def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Pro
 #
 # - what closes or counts an object (`additionalProperties`, `maxProperties`, `const`, …) speaks of parameters; so does
 #   a pattern for names, unless it begins with `_`;
-# - `_output` is required of no call: it is what comes of it; but `not` and `if` ask whether it is there.
+# - `_output` is required of no call: it is the call's result; but `not` and `if` ask whether it is there.
 #
-# Calls inside parameters are ordinary objects: the document stays as it is, and what is written anew stands beside it.
+# Calls inside parameters are ordinary objects: the document stays as it is, and what is rewritten is added to it.
 
 _META: Final = "^_"
 """The pattern of the names of meta-properties."""
 _CALL: Final = "(call {})"
-"""Under such a name among the definitions of the document it stands what is said of a call."""
+"""Name of the definition that holds the schema of a call."""
 
 
 def call_schema(
@@ -341,7 +341,7 @@ def _traits(tool: CompiledSchema) -> tuple[bool, bool]:
 
 @lru_cache(maxsize=1_024)
 def _written(tool: CompiledSchema, exempt: tuple[str, ...], meta: int, is_awaited: bool) -> CompiledSchema:
-    """The schema for calls with so many meta-properties, whose result is still to come or not."""
+    """Schema of calls with `meta` meta-properties, whose result is still to come or not."""
     if not isinstance(tool.document, dict):
         return tool
     definitions: dict[str, Any] = {**tool.document.get("$defs", {})}

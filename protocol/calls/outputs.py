@@ -24,7 +24,7 @@ from .tools import Tool
 # Partial values: what is written into a kind is held against the kind's schema at its place (SPEC R4.6).
 #
 # While a workflow is under way a value comes together piece by piece. A write is held against what the schema says of
-# the places that it gives a value, and of nothing beside or above them: that siblings are missing there is no error.
+# the places that it gives a value, and of nothing next to or above them: that siblings are missing there is no error.
 
 
 def write_problems(schema: CompiledSchema, operation: Operation, root: Any) -> list[Problem]:
@@ -61,7 +61,7 @@ def _pieces(operation: Operation, root: Any) -> Iterator[tuple[Path, Any]]:
     match operation.method:
         case Method.MERGE:
             yield from _leaves(value)
-        case Method.SET if not path:  # beside it there is all that is still to come
+        case Method.SET if not path:  # other parts of the kind may come later
             yield from _leaves(value)
         case Method.SET:
             yield (), value
@@ -317,7 +317,7 @@ def _joined(problems: list[Problem]) -> str:
 PATH: Final = "path"
 VALUE: Final = "value"
 _INSIDE: Final[dict[Method, Path]] = {Method.SET: (), Method.PUSH: (0,)}
-"""Where below a place a result stands as it is, by the method that writes it there."""
+"""Path below a place at which a result is unchanged, by method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +347,7 @@ def alternative(places: Sequence[Reference], method: Method, fold: Fold) -> Alte
 
 
 def names_of(alternatives: Iterable[Alternative]) -> dict[str, str]:
-    """The places as a model names them, each with the path that it stands for."""
+    """The places as a model names them, each with its path."""
     return {one.name: " && ".join(map(str, one.places)) for one in alternatives}
 
 

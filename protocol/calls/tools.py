@@ -2,7 +2,7 @@
 
 A tool is a JSON Schema. Its properties are parameters; properties starting with `_` are meta-properties and constrain
 those of the call, wherever the schema applies to the call as a whole: `schemas.calls` says what keywords mean there.
-At the root meta-properties may also stand beside `properties`, as the original documents write them.
+At the root meta-properties may also be next to `properties`, as the original documents write them.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Tool:
     def constants(self) -> dict[str, Any]:
         """The meta-properties that a call gets where it omits them: what the schema pins with `const` (SPEC R4.1).
 
-        So it does what `GRANTED` says of `_scopes`. Both count where they stand by name, whatever the call is.
+        `_scopes` also gets what `GRANTED` lists. Both count only if they apply by name to every call.
         """
         pinned: dict[str, Any] = {}
         for keyword in (GRANTED, "const"):
@@ -170,7 +170,7 @@ class Tool:
     def output_schema(self) -> Schema | None:
         """The schema of the tool's result, if it has one (SPEC R4.6), together with what it refers to.
 
-        That is what is said of it whatever the call is; what `anyOf`, `if` and the like say is said of calls only.
+        It is what holds for every call; `anyOf`, `if` and the like speak of single calls only.
         """
         return self._promised(None, "always")
 
@@ -202,7 +202,7 @@ class Tool:
         return excerpt(promise, self.document) if isinstance(promise, dict) else promise
 
     def place_in_declaration(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
-        """Where a place of the document stands in the declaration: a meta-property may stand beside `properties`."""
+        """Path in the declaration of a place in the document: a meta-property may be next to `properties`."""
         if path[:1] == ("properties",) and len(path) > 1 and path[1] not in self.declaration.get("properties", {}):
             return path[1:]
         return path
@@ -298,7 +298,7 @@ class Tool:
 
     @property
     def hides_trust(self) -> bool:
-        """Whether `_trust` stands in `properties`, or in a part of the schema, where nothing reads it (SPEC R16.1)."""
+        """Whether `_trust` is in `properties`, or in a part of the schema, where nothing reads it (SPEC R16.1)."""
         return self.names(TRUST) or any(TRUST in part for part in self._applied)
 
     @cached_property
@@ -373,7 +373,7 @@ def _under_newer_names(problems: Iterable[Problem]) -> list[Problem]:
 
 def _readings(place: Path, path: Path) -> Iterator[Path]:
     """What a pointer standing at a place may mean: in the tool's `_output`, that may be the document it is from, and
-    anywhere a meta-property may be named as it stands beside `properties`.
+    anywhere a meta-property may be named as if it were next to `properties`.
     """
     if place[:2] == _RESULT:
         yield (*_RESULT, *path)

@@ -1,4 +1,4 @@
-"""Trust: what a tool says of itself, beside its parameters (SPEC R16.1).
+"""Trust: what a tool declares besides its parameters (SPEC R16.1).
 
     "_trust": {"effects": true, "result": ["mail"], "content": ["note"]}
 
@@ -28,7 +28,7 @@ class ToolTrust:
     effects: bool = False
     """Whether calling it changes something outside."""
     result: Labels = TRUSTED
-    """The sources of its results, beside those of what it was given."""
+    """Sources of its results, besides those of what it was given."""
     content: frozenset[str] = frozenset()
     """The parameters, and scopes, that decide nothing; all others do."""
     endorses: bool = False
@@ -113,11 +113,11 @@ def trust_problems(said: Any, *at: str | int) -> Iterator[Problem]:
         yield Problem(pointer(*at, "content"), 'says what of a call with effects decides nothing: add "effects": true')
 
 
-# Operator: what who runs this backend says of tools, beside what they say of themselves (SPEC R16.1).
+# Operator: what the operator declares for tools, besides what they declare themselves (SPEC R16.1).
 #
 #     {"send_mail": {"effects": true, "content": ["text"]}, "crm.*": {"untrusted": ["crm"]}}
 #
-# A name is that of a tool, an activity or a delegate; one that ends in `*` stands for all that begin so. It can only
+# A name is that of a tool, an activity or a delegate; one that ends in `*` means all that begin so. It can only
 # add: a parameter that the code does not call content is none here either.
 
 _ALL: Final = "*"
@@ -149,12 +149,12 @@ class OperatorTrust:
 
     def of(self, name: str) -> ToolTrust:
         """Trust that the operator declares for a tool, an activity or a delegate."""
-        return ToolTrust.together(said for entry, said in self.said.items() if _stands_for(entry, name))
+        return ToolTrust.together(said for entry, said in self.said.items() if _matches(entry, name))
 
     def unknown(self, names: Iterable[str]) -> Iterator[str]:
-        """The entries that stand for none of these names."""
+        """Entries that match none of these names."""
         there = tuple(names)
-        return (entry for entry in self.said if not any(_stands_for(entry, name) for name in there))
+        return (entry for entry in self.said if not any(_matches(entry, name) for name in there))
 
     def to_dict(self) -> dict[str, Any]:
         """The declarations as a document, which `read` reads."""
@@ -198,5 +198,5 @@ def _by(name: str, *operators: OperatorTrust) -> Iterator[ToolTrust]:
     return (one.said[name] for one in operators if name in one.said)
 
 
-def _stands_for(entry: str, name: str) -> bool:
+def _matches(entry: str, name: str) -> bool:
     return name.startswith(entry[:-1]) if entry.endswith(_ALL) else entry == name

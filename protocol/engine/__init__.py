@@ -3,7 +3,7 @@
 `events`     what an entry of the log says, as types
 `execution`  which calls can begin, and what has to be said next
 `outcomes`   what a result means: values, failures, skips
-`call_statuses`   how each call stands, by what the log says
+`call_statuses`   the status of each call, by the log
 `costs`      what asking models has cost
 `loop`       the ticks of a request: stages and their transitions
 """

@@ -1,7 +1,7 @@
-"""How the calls of a lane stand, by what the log says; without I/O (SPEC R6.4, R11.6, R14.2).
+"""Statuses of the calls of a lane, by the log and without I/O (SPEC R6.4, R11.6, R14.2).
 
-It changes only by what the log says, so it can be rebuilt from the log at any moment, and two that have read the same
-log are in the same state.
+They change only by the log, so they can be rebuilt from the log at any moment, and two processes that have read
+the same log agree.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class CallStatuses:
         return {index: self.status(index) for index in self._calls if element_of(index) is None}
 
     def call(self, index: int) -> Call | None:
-        """The call of the lane, or the element of one that is carried out for each, of that number."""
+        """Call of the lane, or element of a call with `_each`, by number."""
         return self._calls.get(index)
 
     @property
@@ -243,7 +243,7 @@ class CallStatuses:
         self._may_have_come = True
 
     def reconsider(self, index: int) -> None:
-        """Decide anew about a call of the lane whose last decision was not carried out."""
+        """Decide again about a call of the lane whose last decision was not executed."""
         self._decided.discard(index)
         if index in self._calls and self.status(index) not in FINAL:
             self._candidates[index] = None
@@ -288,7 +288,7 @@ _TAKES: Final[Mapping[type, Callable[[CallStatuses, Any], bool]]] = {
 # GatherWaits: what the lane of an instance says of the gather calls that wait in it (SPEC R10.4).
 #
 # A backend keeps one number for each gather call: the lanes that have not yet found it settled. A lane that finds it so
-# says it once, beside the commit that made it so; the last one makes the global lane look at the call again
+# records it once, in the commit that made it so; the last one makes the global lane look at the call again
 # (`Execution.reconsider`), which then reads the folds of all instances, one after the other.
 
 

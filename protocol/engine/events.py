@@ -26,7 +26,7 @@ from ..trust import Doubt, marks_since
 # Holds: calls that wait for a person, and what the person said (SPEC R14.2).
 #
 # A call is held with a snapshot: its resolved parameters, and what its scopes give it. What was shown is what runs, or
-# less of it: whoever approves may narrow the scopes, and the snapshot with them.
+# less of it: the person may narrow the scopes, and the snapshot with them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
         {Status.HELD, Status.RUNNING, Status.DONE, Status.FAILED, Status.SKIPPED, Status.SENT, Status.LATENT}
     ),
     Status.HELD: frozenset({Status.WAITING, Status.RUNNING, Status.FAILED, Status.SKIPPED}),
-    # Skipped: it was lost, and what it needs was carried out again and has failed (SPEC R11.8).
+    # Skipped: it was lost, and what it needs ran again and has failed (SPEC R11.8).
     Status.RUNNING: frozenset({Status.WAITING, Status.DONE, Status.FAILED, Status.SKIPPED, Status.SENT}),
     Status.DONE: frozenset(),
     Status.FAILED: frozenset(),
@@ -189,7 +189,7 @@ class CallEnded:
 
 @dataclass(frozen=True, slots=True)
 class ElementEnded:
-    """An element of a call that is carried out for each has ended (SPEC R4.10)."""
+    """An element of a call with `_each` has ended (SPEC R4.10)."""
 
     kind: ClassVar = "element"
     call: int
@@ -305,7 +305,7 @@ def relabelled(event: Wrote, call: Call, trust: ToolTrust, fold: Fold, elsewhere
     return replace(event, labels=event.labels | marks.labels) if isinstance(event, CallEnded) else event
 
 
-# Undone: which events of a lane still count where calls were carried out again since (SPEC R11.8).
+# Undone: which events of a lane still count after calls ran again (SPEC R11.8).
 
 
 def effective_events(events: Sequence[object]) -> list[bool]:
@@ -329,7 +329,7 @@ def _is_undone(event: object) -> bool:
     return failed or isinstance(event, MessageAdded | CallEnded | CallGivenBack)
 
 
-# Decisions: what an execution says is to be done, what comes of it, and what that means for the log.
+# Decisions: what an execution wants to be done, its result, and what that means for the log.
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ any moment, and two of them that have read the same log are in the same state.
         execution.apply(event)
 
 Results that end at the same time are finished one after the other, each when the one before is in the fold: what may
-be written hangs on what is there.
+be written depends on what is there.
 """
 
 from __future__ import annotations

@@ -472,8 +472,8 @@ class LoopLimits:
         return None if self.all_ticks is None else max(0, self.all_ticks - self.ticks - loop.added_ticks)
 
     def repeat_limit(self, loop: Loop, times: int) -> str | None:
-        """Why the current tick may not be asked, where so many before it were the same, one after the other. Ticks that
-        a person has added are asked all the same.
+        """Why the current tick may not be asked, if the last `times` ticks were the same. Ticks that a person has added
+        are asked all the same.
         """
         if times < LOOP_REPEATS or loop.tick.number < loop.granted:
             return None
@@ -508,7 +508,7 @@ class LoopLimits:
         return None
 
     def call_limit(self, loop: Loop, runs: int) -> str | None:
-        """Why a solution of so many calls may not start, or not go on where some of it has begun (SPEC R13.8)."""
+        """Why a solution of `runs` calls may not start, or not go on if some of it has begun (SPEC R13.8)."""
         begun = loop.tick.runs
         calls = loop.calls - begun + runs
         if calls <= self.calls:

@@ -1,13 +1,13 @@
 """What a model is asked, and what its answer means (SPEC R12).
 
 `schema`         the one schema of everything that a model may answer
-`widening`       a schema in which a reference may stand for every value
+`widening`       a schema that admits a reference in place of every value
 `tool_texts`     tools and functions as a model is shown them
 `data_blocks`    data as a model is shown it
 `texts`          the prompt's own words
 `rendering`      the messages of a request, and what follows a tick
-`receipts`       what became of calls, one line each
-`reading`        the JSON object in an answer, whatever surrounds it
+`receipts`       how calls ended, one line each
+`reading`        the JSON object in the text of an answer
 `answers`        the calls, output and errors of an answer
 `invalid_calls`  calls of an answer that cannot run, and what depends on them
 `streaming`      calls that can begin before the answer is complete

@@ -128,7 +128,7 @@ class AnswerError:
 
 @dataclass(frozen=True)
 class Answer:
-    """A model's answer as it was read."""
+    """What a model's answer means."""
 
     solution: Mapping[str, Any]
     """The answer as a solution, always with `calls` and `output`; without parts that only the provider's format
@@ -139,7 +139,7 @@ class Answer:
     positions: tuple[int, ...]
     """Position of each of those calls among the solution's calls."""
     output: Any
-    """The output, references in it unresolved; None where there is none yet, or where it is invalid."""
+    """The output, references in it unresolved; None if there is none yet, or if it is invalid."""
     errors: tuple[AnswerError, ...] = ()
     findings: tuple[str, ...] = ()
     """Findings: worth knowing, but no errors."""

@@ -5,14 +5,14 @@
     Schema: {"type":"object"}
     {"text":"Hello"}
 
-The first request shows each identity with its value; behind a tick stands what was written since, by its path, and how
-it is joined to what was there where that is not by replacing it:
+The first request shows each identity with its value. After a tick follows what was written since, by its path, with its
+method unless it replaces the value:
 
     ## Data: †state.log (push)
     "sent"
 
-A value stands on one line, whatever it holds, and each † of it as two. What others wrote is not shown to a model that
-can call what has effects: a line says where it lies, how large it is and who may have written it (`UntrustedPlaces`).
+A value is written on one line, and each † of it as two. What others wrote is not shown to a model that can call what
+has effects: a line says where it lies, how large it is and who may have written it (`UntrustedPlaces`).
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from ..state.scopes import TooLarge
 from ..templates import escaped
 from . import texts
 
-# Untrusted: what others wrote, as a model is told of it that can call what has effects (SPEC R16.3).
+# Untrusted: what others wrote, as it is shown to a model that can call what has effects (SPEC R16.3).
 #
 #     ## Data: †state
 #     {"task":"pay the invoice"}
 #     Not shown: †state.mail, 1204 bytes that others wrote (mail)
 #
 # Its answer decides what happens, so nothing that others wrote may reach it: no value, no name of a field, no text of
-# an error. It passes values on by their references. Paths, sizes and fates it is told.
+# an error. It passes values on by their references; it is shown paths, sizes and how calls ended.
 
 UntrustedPaths = Mapping[tuple[str, ...], Labels]
 """Places of a kind where untrusted data begins, by path, each with its sources."""

@@ -216,7 +216,7 @@ def slips_in(
 
 
 def _placeholder(request: Request, calls: Mapping[int, Any], where: Sequence[str | int], text: str) -> NearMiss | None:
-    """The slip that a text is in a call with effects which stands for the result of a call before it."""
+    """The slip in a text that means the result of an earlier call; only in a call with effects."""
     match where:
         case ("calls", int(position)) if slip := placeholder(
             text, position, lambda at: tuple(places_written(request, calls.get(at)))
@@ -383,7 +383,7 @@ class _AnyPlace(NamedPlaces):
         return True
 
 
-# Takes out the parts of an answer that cannot be kept, each by itself: one call is refused, the others run.
+# Parts of an answer that cannot be stored are taken out one by one: one call is refused, the others run.
 #
 # An integer beyond 64 bits, a value of too many levels, NaN (SPEC R4.1, R13.2). The log and the model see a likeness.
 
@@ -397,7 +397,7 @@ def with_likenesses(value: Mapping[str, Any], limits: Limits) -> tuple[Mapping[s
     calls, problems = value.get("calls"), list[Problem]()
 
     def kept(part: Any, *where: str | int) -> Any:
-        inside = [part] if len(where) == 1 else [[part]]  # as deep as it stands
+        inside = [part] if len(where) == 1 else [[part]]  # as deep as in the answer
         if (unfit := next(value_problems(inside, limits), None)) is None:
             return part
         problems.append(replace(unfit, pointer=pointer("solution", *where) + unfit.pointer[2 * len(where) :]))

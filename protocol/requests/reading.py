@@ -1,4 +1,4 @@
-"""Answer texts: the one JSON object that a model has written, whatever stands around it (SPEC R12.6a).
+"""Answer texts: finding the one JSON object in what a model has written (SPEC R12.6a).
 
     <think>Three of them cost 60.</think>
     Here is the plan:
@@ -6,8 +6,8 @@
     {"calls": [{"_tool": "order", "count": 3}], "output": null}
     ```
 
-The object is the one that has `calls` or `output`. Nothing else is guessed: what only looks like it, or stands there
-twice with different values, is an error that says what was expected.
+The object is the one that has `calls` or `output`. Nothing else is guessed: what only looks like it, or occurs twice
+with different values, is an error that says what was expected.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _BEGINS: Final = re.compile(r'\{\s*["}]|\[\s*[\[{]')
 _MARK: Final = re.compile(r'["{}\[\]]')
 _STRING_END: Final = re.compile(r'"|\\.?', re.DOTALL)
 _LEFT_OUT: Final = ("...", "…")
-"""What stands for something else: a text that has it shows the shape of an answer, and is none."""
+"""Signs for omitted content: a text with one shows the shape of an answer, and is none."""
 _PAIRS: Final = {"}": "{", "]": "["}
 
 
 class Unreadable(ValueError):
-    """A text that is not JSON, in which a key stands twice, or that has no answer."""
+    """A text that is not JSON, that repeats a key in an object, or that has no answer."""
 
 
 def decoded(text: str, *, is_lenient: bool = False) -> Any:
     """The value of a JSON text that is nothing else. Raises `Unreadable`. Where it is lenient, numbers that cannot be
-    kept are read all the same: what holds one is refused by itself (SPEC R4.1).
+    kept are read all the same: only the part that holds one is refused (SPEC R4.1).
     """
     try:
         return (_LENIENT if is_lenient else _DECODER).decode(text)
@@ -62,7 +62,7 @@ def find_answer(text: str, keys: Collection[str] = ANSWER_KEYS, *, is_lenient: b
 
 
 def words_beside(text: str) -> str:
-    """Text around the answer's object; empty where there is none."""
+    """Text around the answer's object; empty if there is none."""
     words, at = "", 0
     with suppress(Unreadable):
         for _, start, end in _found(text, ANSWER_KEYS, _LENIENT):
@@ -188,12 +188,12 @@ _LENIENT: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer
 #     find(city="Omsk", _outputPath="†state.hotel"), output(output="†state.hotel.id")
 #     {"calls": [{"_tool": "find", "city": "Omsk", "_outputPath": "†state.hotel"}], "output": "†state.hotel.id"}
 #
-# From there on it is read as any other. Arguments that cannot be read stand in a call as the text that they are, under
-# `_arguments`: the call is an error, the others run. So do those of the output, beside the calls. What a model says
-# beside its calls is no part of the answer; where it calls nothing, and the output may be a text, it is the output.
+# From there on it is read as any other. Arguments that cannot be read are kept as a text, under `_arguments` of their
+# call: that call is an error, the others run. Those of the output are kept next to the calls. Text besides calls is no
+# part of the answer; if there are no calls and the output may be a text, it is the output.
 
 ARGUMENTS: Final = "_arguments"
-"""Where arguments stand that cannot be read, as the text that they are."""
+"""Property that keeps arguments that cannot be read, as a text."""
 _BEGIN: Final = '{"calls": ['
 _NO_CALL: Final = (
     "the answer calls no tool and gives no result: call those of the tools that bring the result nearer, or `output` "
@@ -288,7 +288,7 @@ def output_problem(text: str) -> str | None:
 
 
 def with_words(request: Request, answer: str | Mapping[str, Any], words: str) -> str | Mapping[str, Any]:
-    """The answer together with the words beside its calls: they are the output if there are no calls. Raises
+    """The answer together with the text besides its calls: they are the output if there are no calls. Raises
     `Unreadable` if there are no words, or they cannot be an output.
     """
     if not request.is_native:
@@ -307,8 +307,8 @@ def with_words(request: Request, answer: str | Mapping[str, Any], words: str) ->
 # dropped: where a property may be left out, and what the request says of it admits no null. A value that would be made
 # wrong by that stays as it is.
 #
-# They know no object whose properties they are not told. What it has besides those stands in one more, `_json`, as the
-# text of a JSON object; where nothing else is there, the text may be of any value, which stands in the object's place.
+# They admit no properties that the schema does not list. Further properties go into one more, `_json`, as the text of a
+# JSON object; without any listed property the text may be of any value, which then replaces the object.
 # Such a format writes every `_json`; in an answer by any other it is a property like all others.
 
 AS_TEXT: Final = "_json"
@@ -341,7 +341,7 @@ def value_with_texts_read(value: Any, *at: str | int) -> tuple[Any, list[Problem
 
 
 def _joined(beside: dict[str, Any], text: Any) -> Any:
-    """Value of a `_json` text, joined with the properties beside it. Raises `Unreadable`."""
+    """Value of a `_json` text, joined with the other properties. Raises `Unreadable`."""
     held = decoded(text) if isinstance(text, str) else text
     if not beside:
         return held
@@ -353,7 +353,7 @@ def _joined(beside: dict[str, Any], text: Any) -> Any:
 
 
 def without_nulls(request: Request, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer without the nulls that stand for what was left out."""
+    """The answer without the nulls that mean omitted properties."""
     cleaned = dict(answer)
     if isinstance(calls := answer.get("calls"), list):
         cleaned["calls"] = [_call_without(request, call) for call in calls]
@@ -363,7 +363,7 @@ def without_nulls(request: Request, answer: Mapping[str, Any]) -> dict[str, Any]
 
 
 def value_without_nulls(schema: Any, value: Any) -> Any:
-    """The value without the nulls that stand for what was left out, by its schema."""
+    """The value without the nulls that mean omitted properties, by its schema."""
     if not isinstance(value, (dict, list)):
         return value
     return _cleaned(value, normalized(schema))
@@ -383,7 +383,7 @@ def _call_without(request: Request, call: Any) -> Any:
 
 
 def _cleaned(value: Any, schema: Schema) -> Any:
-    """The value without nulls that stand for what was left out; unchanged if it fits the schema only with them
+    """The value without nulls that mean omitted properties; unchanged if it fits the schema only with them
     (`const`, `minProperties`).
     """
     if all(part is not None for part in parts_of(value)):
@@ -404,7 +404,7 @@ class _Places:
         self._left = limits.READING_MOST_LOOKED_UP
 
     def without(self, value: Any) -> Any:
-        """A value that the document speaks of, without nulls that stand for what was left out."""
+        """The value without nulls that mean omitted properties, by the document."""
         return self._without(value, self._of([self._root]))
 
     def _without(self, value: Any, place: _Place) -> Any:

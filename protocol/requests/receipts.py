@@ -1,4 +1,4 @@
-"""Receipts: what became of the calls of a tick, as a model is told it (SPEC R12.5)."""
+"""Receipts: how the calls of a tick ended, as a model is shown it (SPEC R12.5)."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Turn:
     first: int
     """The index of its first call."""
     words: str = ""
-    """Text of the model beside its calls."""
+    """Text of the model besides its calls."""
     set_aside: str | None = None
     """Why the output was not accepted."""
     times: int = 1
@@ -212,7 +212,7 @@ class ToolMessages:
         if not fates:
             yield texts.INVALID if errors else texts.NOT_RUN
         for fate in fates:
-            told = replace(fate, path=None) if fate.messages else fate  # it stands above the value
+            told = replace(fate, path=None) if fate.messages else fate  # the value's heading names it
             yield f"{'' if fate.instance is None else f'{one_line(fate.instance)}: '}{ended(told)}"
         yield from written_blocks([message for fate in fates for message in fate.messages], self._budget)
         yield from (self._error(message) for message in errors)

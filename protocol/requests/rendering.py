@@ -103,7 +103,7 @@ _TEXT_KEYS: Final = ("message", "text", "content")
 
 
 def render(request: Request) -> list[ChatMessage]:
-    """The messages of the first request. What the root request holds as `†input` was written by whoever asks, and may
+    """The messages of the first request. What the root request holds as `†input` was written by the user, and may
     instruct; a delegate's parameters, its child run's input, may not. Raises `Rejected` where they are too large.
     """
     tools = [] if request.is_native else [tool_text(request, tool) for tool in request.tools.values()]

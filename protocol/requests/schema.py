@@ -1,6 +1,6 @@
 """Composition: the one schema of everything that a model may answer (SPEC R12.3).
 
-Its properties stand in the order in which a model writes: what advises comes before what it advises on.
+Its properties are in the order in which a model writes: advice comes before what it is about.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Request:
     is_native: bool = False
     """Whether its tools go as functions of the provider's own tool calling (SPEC R12.6)."""
     has_texts: bool = False
-    """Whether its model may be held to a schema in which texts stand for what it cannot say (see `wire`)."""
+    """Whether its model may be held to a schema with texts in place of what it cannot express (see `worker.agent`)."""
     is_child: bool = False
     """Whether the request is a delegate's: the top-level names of its input then come from the parent, as the
     delegate's parameters do.
@@ -173,7 +173,7 @@ def judge_advice(request: Request, answer: Mapping[str, Any]) -> Iterator[Proble
 
 
 def advice_findings(request: Request, answer: Mapping[str, Any]) -> Iterator[str]:
-    """Ratings of an advisor that cannot be read: no error, for nothing hinges on them (SPEC R15.1)."""
+    """Ratings of an advisor that cannot be read: no error, for nothing depends on them (SPEC R15.1)."""
     listed = answer.get("advisors")
     for advice in listed if isinstance(listed, list) else ():
         if isinstance(advice, dict) and "calls" in advice and not _are_ratings(advice["calls"]):
@@ -240,8 +240,8 @@ def _judge_advisors(request: Request, value: Any) -> Iterator[Problem]:
 
 # Call schemas: what a model may write as a call of one tool (SPEC R12.4).
 #
-# A closed object; where the tool's schema is open, open for parameters, but not for meta-properties. Its properties
-# stand in the order in which a model does best to write them: what a call sees before what it is given, and where its
+# A closed object; if the tool's schema is open, it is open for parameters, but not for meta-properties. Its properties
+# are in the order in which a model does best to write them: what a call sees before what it is given, and where its
 # result goes last. A constant that the tool pins may be left out: it is filled in.
 
 _IN_ORDER: Final = sorted(
@@ -332,7 +332,7 @@ class _CallSchema:
 
     @cached_property
     def lists(self) -> tuple[str | list[str], ...]:
-        """The parameters for each of whose elements a call may be carried out (SPEC R4.10)."""
+        """Parameters for each of whose elements a call may run (SPEC R4.10)."""
         if self._is_latent or self.request.runner(self.tool).name == ASK_HUMAN:
             return ()
         given = [name for name in self._named if not name.startswith("_")]
@@ -528,7 +528,7 @@ def _properties(request: Request, definitions: Definitions) -> Iterator[tuple[st
 
 
 def _output(request: Request, definitions: Definitions) -> dict[str, Any]:
-    """The request's schema, in which references may stand for values (SPEC R4.9), or null: not yet."""
+    """Schema of the output: the request's, with references in place of values (SPEC R4.9), or null for not yet."""
     if request.schema is False:  # there is none: see `read_request`
         return {"type": "null"}
     document = normalized(request.schema)

@@ -44,7 +44,7 @@ _CHARACTERS: Final = re.compile(
 _CALLS: Final = "calls"
 _OUTPUT: Final = "output"
 _BEFORE: Final = re.compile(rb"\s*(?:```[a-zA-Z]*\r?\n\s*)?")
-"""What may stand before an answer (see `reading`)."""
+"""Text that may come before an answer (see `reading`)."""
 
 
 class GrowingAnswer:

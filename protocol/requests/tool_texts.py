@@ -1,5 +1,5 @@
-"""Tools as a model is shown them: a signature, what is said of it, and where its result goes (SPEC R12.2a, R12.5). The
-type of the output, too.
+"""Tools as a model is shown them: a signature, a description, and where results go (SPEC R12.2a, R12.5); and the type
+of the output.
 
 refund(order: string, amount?: number) -> {refunded: number}
   Refund an order. Cannot be undone.
@@ -266,7 +266,7 @@ class Function:
     """A function that a model may call."""
 
     tool: str | None
-    """The tool that it stands for; None where it is the output."""
+    """Tool of the function; None for the function of the output."""
     name: str
     description: str
     parameters: dict[str, Any]

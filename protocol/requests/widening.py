@@ -48,7 +48,7 @@ _ALONE: Final = _SAYS_NOTHING | {
     *("type", "enum", "const", "format", "pattern", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems"),
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }
-"""Keywords that mean the same whatever stands beside them."""
+"""Keywords that mean the same whatever other keywords there are."""
 _OF_PARTS: Final = frozenset(
     {"properties", "patternProperties", "items", "prefixItems", "contains", "additionalProperties"}
     | {"unevaluatedItems", "unevaluatedProperties"}
@@ -314,5 +314,5 @@ def _types(schema: Mapping[str, Any]) -> set[str]:
 
 
 def _named_values(schema: Mapping[str, Any]) -> Iterable[Any]:
-    """The values that a schema demands one of, where that is by `const`: a reference cannot stand there."""
+    """The values that a schema demands one of, where that is by `const`: a reference is not admitted there."""
     return [schema["const"]] if "const" in schema else []

@@ -60,7 +60,7 @@ def mode_of(plan: Mapping[str, Any]) -> Any:
 
 
 def _inside(plan: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What stands in the property `plan` of a plan message."""
+    """The property `plan` of a plan message."""
     inside = plan.get("plan")
     return inside if isinstance(inside, Mapping) else {}
 

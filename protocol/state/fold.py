@@ -68,7 +68,7 @@ class Fold:
         self._kinds[name].operations.append(operation)
 
     def withdraw(self, writers: Container[int | None]) -> None:
-        """Fold from now on without what some calls have written: they are carried out again (SPEC R11.8)."""
+        """Fold from now on without what some calls have written: they run again (SPEC R11.8)."""
         for kind in self._kinds.values():
             kind.withdraw(writers)
         if ERROR in self._kinds and not self._kinds[ERROR].operations:
@@ -137,7 +137,7 @@ class Fold:
         return copied(self.peek(expression))
 
     def text(self, expression: Expression) -> str:
-        """What an expression reads, as it stands in a text (SPEC R2.6). Raises `Unresolved` or `Conflict`."""
+        """What an expression reads, as a text (SPEC R2.6). Raises `Unresolved` or `Conflict`."""
         return as_text(self.peek(expression))
 
     def peek(self, expression: Expression) -> Any:

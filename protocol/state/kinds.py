@@ -83,7 +83,7 @@ class Conflicts:
             del self._at_or_below[key[:length]][key]
 
 
-# Overlay: an object of one's own on top of a shared one (SPEC R3.6).
+# Overlay: an own object on top of a shared one (SPEC R3.6).
 
 
 class Overlay(dict[str, Any]):
@@ -246,7 +246,7 @@ class Kind:
         return all(self._take_over(place, root) for place in places)
 
     def _take_over(self, place: Key, root: Any) -> bool:
-        """Make a place the same as below; not where a list stands above it, or stood until one of our own operations
+        """Make a place the same as below; not if a list is above it, or was until one of our own operations
         replaced it: for then its index could mean another, or a key.
         """
         if any(place[:length] in self._own_places.indexed for length in range(1, len(place))):

@@ -3,8 +3,8 @@
 A label names a source that others write to: a mailbox, a page. Values without any are trusted. Messages say their
 labels (`_trust`), the engine says those of what calls write.
 
-Labels of a place only grow: what stood there before may have been read by whoever has not ended yet. So they do not
-depend on which of two calls without an order ended first, and whoever reads the log comes to the same.
+Labels of a place only grow: an earlier value may have been read by a call that has not ended yet. So they do not
+depend on which of two calls without an order ended first, and every reader of the log comes to the same.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ Own = Callable[[Any], Any]
 
 
 def read_operation(message: Message, source: str, writer: int | None = None) -> Operation | None:
-    """The operation a message stands for, or None where it carries no data (SPEC R3.1); `writer` as in `Operation`."""
+    """The operation of a message, or None if it carries no data (SPEC R3.1); `writer` as in `Operation`."""
     data = read_data(message)
     if data is None:
         return None
@@ -180,7 +180,7 @@ def touched(operation: Operation) -> Iterator[tuple[str, ...]]:
 
 
 def _touched_by_joining(value: Any, key: tuple[str, ...], *, deep: bool) -> Iterator[tuple[str, ...]]:
-    """An object without entries makes one where there is none."""
+    """Keys that a join touches; an empty object touches its place, where it makes an object if there is none."""
     if not isinstance(value, dict) or not value:
         yield key
         return

@@ -41,7 +41,7 @@ class NamedScopes:
         self._lists = [(value, _by_place(value)) for value in values if isinstance(value, list)]
 
     def nearest(self, given: Any) -> Any:
-        """The scopes given with the narrowest scope named that holds it in place of each, where there is one."""
+        """The scopes given with the narrowest scope named that holds it in place of each, if there is one."""
         if not isinstance(given, list) or not self._scopes:
             return given
         return [_holding(self._scopes, _place(scope)) or scope for scope in given]
@@ -87,9 +87,9 @@ def _holding(scopes: Mapping[tuple[str, ...], str], place: tuple[str, ...] | Non
 def scoped(fold: Fold, scopes: Sequence[Reference]) -> dict[str, Any]:
     """What the scopes yield: kind to folded value, as the fold's reader sees it (SPEC R8.2).
 
-    A slice yields its place and nothing beside it. What is not there is left out, and so are texts and system messages,
+    A slice yields its place and nothing next to it. Missing values are left out, and so are texts and system messages,
     which have no value: see `scoped_messages`. Lists reached by an index become objects keyed by it, so that a slice
-    never says what stands beside it.
+    never says what is next to it.
     """
     return _slices(scopes, fold.value)
 
@@ -122,7 +122,7 @@ def scoped_messages(fold: Fold, scopes: Sequence[Reference]) -> list[dict[str, A
 
 def all_messages(fold: Fold, scopes: Sequence[Reference], *, but: Container[str] = ()) -> list[dict[str, Any]]:
     """All that a reader sees, as messages: texts, system and chat messages as they are, then the values, each kind with
-    its schema and description. What scopes name or name a part of stands last (SPEC R8.3). Some kinds may be left out.
+    its schema and description. What scopes name or name a part of comes last (SPEC R8.3). Some kinds may be left out.
     """
     texts = [(message.get("type"), shown(message)) for message in fold.texts()]
     kinds = [kind for kind in fold.kinds() if kind not in but]
@@ -158,7 +158,7 @@ class TooLarge(Exception):
 
 
 class Allowance:
-    """What one call may still be given: it reads as what it stands before does, within the limits."""
+    """What one call may still be given: it reads from a fold within the limits."""
 
     def __init__(self, reads: Fold | Gathered, limits: Limits) -> None:
         self._reads = reads
@@ -174,7 +174,7 @@ class Allowance:
         return copied(value)
 
     def text(self, expression: Expression) -> str:
-        """What an expression reads, as it stands in a text (SPEC R2.6). Raises as `read` does."""
+        """What an expression reads, as a text (SPEC R2.6). Raises as `read` does."""
         value = self._reads.peek(expression)
         if not isinstance(value, str):
             self._require(len(_packed(value)))  # before it is written out
@@ -194,7 +194,7 @@ class Allowance:
             self._count()
 
     def _require(self, more: int) -> None:
-        """Raise `TooLarge` where so many more bytes are too many."""
+        """Raise `TooLarge` if `more` bytes are too many."""
         if self._bytes + more > self._limits.call_bytes:
             raise TooLarge(f"it is given more than {self._limits.call_bytes} bytes (ACTS_LIMIT_CALL_BYTES)")
 
@@ -217,7 +217,7 @@ def _packed(value: Any) -> bytes:
 # Gathered values: what a gather call reads, an object from instance name to the value there (SPEC R10.4).
 
 OF_INSTANCES: Final = "of each instance, by its name"
-"""What a model is told of gathered values."""
+"""Description of gathered values for a model."""
 
 
 class Gathered:
@@ -292,7 +292,7 @@ class Gathered:
         return found
 
     def places(self, scopes: Sequence[Reference]) -> Iterator[Any]:
-        """What stands at each place that `scoped` reads, to be looked at and not changed. Raises `Conflict`."""
+        """Value at each place that `scoped` reads, to be looked at and not changed. Raises `Conflict`."""
         for kind in dict.fromkeys(scope.kind for scope in scopes):
             own = [scope for scope in scopes if scope.kind == kind]
             folds = self._folds.values() if self._is_own(own) else (self._shared,)
