@@ -29,7 +29,7 @@ from .state.operations import read_operation
 # too: what that one reads instead depends on it.
 
 
-class Seen(Protocol):
+class MarkedValues(Protocol):
     """Source of the values that a call reads: a fold, or the folds of all instances."""
 
     def lacks(self, reference: Reference, *, is_last: bool) -> bool:
@@ -77,7 +77,7 @@ class Flows:
         self._trust = trust
         self._ended = ended
 
-    def into(self, call: Call, seen: Seen, *, has_begun: bool = False) -> Flow:
+    def into(self, call: Call, seen: MarkedValues, *, has_begun: bool = False) -> Flow:
         """Flow into a call that reads from `seen` now. If it has begun, what was missing may have come since, so it may
         have read any of its alternatives.
         """
@@ -115,7 +115,7 @@ class Flows:
             way += [index] if index is not None else []
         return tuple(reversed(way))
 
-    def _of(self, call: Call, expression: Expression, seen: Seen, *, has_begun: bool) -> Marks:
+    def _of(self, call: Call, expression: Expression, seen: MarkedValues, *, has_begun: bool) -> Marks:
         """Marks of an expression: those of the first alternative that is there. Whatever could have written the
         alternatives before it had a say in that.
         """
@@ -132,7 +132,7 @@ class Flows:
                 break
         return found
 
-    def _at(self, call: Call, place: Reference, seen: Seen) -> Marks:
+    def _at(self, call: Call, place: Reference, seen: MarkedValues) -> Marks:
         """Marks of a place: of its value, and of the calls that could have changed it and did not."""
         return seen.marks(place) | Marks(TRUSTED.union(*self._of_writers(call, place)))
 
@@ -163,7 +163,7 @@ def written_marks(call: Call, flow: Flow, others: Labels) -> Marks:
     return Marks(labels, labels if is_choice else flow.chosen)
 
 
-def marks_since(call: Call, trust: ToolTrust, seen: Seen, *, is_done: bool) -> Marks:
+def marks_since(call: Call, trust: ToolTrust, seen: MarkedValues, *, is_done: bool) -> Marks:
     """Marks of what a call has written, if labels were added since: from everything that it may have read, as it is
     marked now.
     """

@@ -284,11 +284,11 @@ Event = (
     | CallsUndone
     | PromisesGivenUp
 )
-Wrote = MessageAdded | CallEnded | ElementEnded
+WriteEvent = MessageAdded | CallEnded | ElementEnded
 """Events that carry a message that a call wrote."""
 
 
-def relabelled(event: Wrote, call: Call, trust: ToolTrust, fold: Fold, elsewhere: Labels = TRUSTED) -> Wrote:
+def relabelled(event: WriteEvent, call: Call, trust: ToolTrust, fold: Fold, elsewhere: Labels = TRUSTED) -> WriteEvent:
     """The event with the sources that are known since the log was written. A gather call also gets those from
     `elsewhere`: of all results that it may have read in other lanes.
     """
@@ -423,7 +423,7 @@ class Outcome:
         return replace(self, messages=tuple({**message, **said} for message in self.messages), labels=marks.labels)
 
     @property
-    def events(self) -> Iterator[Wrote]:
+    def events(self) -> Iterator[WriteEvent]:
         """Events for the log: one for each message, of which the last says how the call ended."""
         call, messages = call_of(self.index), self.messages
         for message in messages[:-1]:

@@ -37,7 +37,7 @@ from ..schemas.validation import OFFLOADED
 from ..state.fold import Fold
 from ..state.labels import TRUSTED, Labels
 from ..state.scopes import Allowance, Gathered, TooLarge, all_messages, scoped, scoped_messages
-from ..trust import NOTHING, Doubt, Flow, Flows, Seen, doubt
+from ..trust import NOTHING, Doubt, Flow, Flows, MarkedValues, doubt
 from .call_statuses import CallStatuses, verdict
 from .events import (
     FINAL,
@@ -231,7 +231,7 @@ class Execution(CallStatuses):
         is_done = outcome.status is Status.DONE and not outcome.is_rescued
         return outcome.marked(self._flows.out_of(call, flow, outcome.said | there, answered, is_done=is_done))
 
-    def _seen(self, call: Call) -> Seen:
+    def _seen(self, call: Call) -> MarkedValues:
         return (self._gathered(call) if call.gather else None) or self._fold
 
     def _outcome(self, call: Call, result: Success | Failure, date: str, fold: Fold) -> Outcome:
@@ -361,7 +361,7 @@ class Execution(CallStatuses):
             return Hold(call, parameters, self._snapshot(call, parameters), found)
         return self._begin(call, parameters, date, here)
 
-    def _doubt(self, call: Call, seen: Seen) -> Doubt | None:
+    def _doubt(self, call: Call, seen: MarkedValues) -> Doubt | None:
         """Why a call may not start by itself, with the ways on which the sources reach it (SPEC R16.4)."""
         trust = self._config.trust_of(call)
         found = doubt(trust, self._flows.into(call, seen)) if trust.effects else None

@@ -255,8 +255,6 @@ def _printable(text: str) -> str:
 # The output of a solution: references in it are read when all calls have ended, as a global reader (SPEC R4.9); that
 # of a loop's tick is accepted, or set aside (SPEC R13.1).
 
-_MOST: Final = Limits()
-
 
 def resolve_output(output: Any, fold: Fold) -> Any:
     """The output with its expressions and templates replaced by values; `fold` holds the global values at the end.
@@ -265,9 +263,9 @@ def resolve_output(output: Any, fold: Fold) -> Any:
     `Conflict`, naming the reference.
     """
     try:
-        return evaluated(output, Allowance(fold, _MOST))
+        return evaluated(output, Allowance(fold, _DEFAULT))
     except TooLarge:
-        most = f"{_MOST.call_bytes} bytes, or {_MOST.containers} objects and lists"
+        most = f"{_DEFAULT.call_bytes} bytes, or {_DEFAULT.containers} objects and lists"
         raise Unresolved(f"it comes to more than {most}") from None
 
 

@@ -7,9 +7,9 @@ invalid does not run, nor does what depends on it; the others do.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import groupby
 from typing import Any, Final
 
@@ -169,7 +169,9 @@ def read_answer(
     try:
         value = _read_object(request, answer)
     except Unreadable as error:
-        errors = [_unreadable(error, answer)]
+        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=repr)
+        why = f"the answer cannot be read: {error}. It begins: {text[:ANSWERS_SHOWN]}"
+        errors = [AnswerError(None, "InvalidAnswer", why, "")]
     messages = request.submission.context if messages is None else messages
     return _Reading(request, messages, first, begun, explain or request.explain).answer(value, *errors)
 
@@ -182,14 +184,6 @@ def _read_object(request: Request, answer: str | Mapping[str, Any]) -> dict[str,
     if not isinstance(value, dict) or not value.keys() & set(ANSWER_KEYS):
         raise Unreadable(missing())
     return value
-
-
-def _unreadable(error: Unreadable, answer: str | Mapping[str, Any]) -> AnswerError:
-    """The error of an answer that cannot be read (SPEC R13.2)."""
-    text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=repr)
-    return AnswerError(
-        None, "InvalidAnswer", f"the answer cannot be read: {error}. It begins: {text[:ANSWERS_SHOWN]}", ""
-    )
 
 
 @dataclass(frozen=True)
@@ -335,28 +329,19 @@ class _Reading:
     def _error(self, problem: Problem, value: Mapping[str, Any], *, is_mended: bool = False) -> AnswerError:
         """A problem as an error, its pointer into the answer; it may say how to mend a text that holds JSON."""
         about, place = _call_of(problem), problem.pointer.removeprefix("/solution")
+        at = segments(problem.pointer)
         if isinstance(about, int):
             call = value["calls"][about]
             if not isinstance(call, dict):
                 return AnswerError(None, "InvalidCall", problem.message, place)
-            message = self._corrected(problem, about, call, is_mended=is_mended)
-            return AnswerError(call, "InvalidCall", message, place)
+            found = with_reference_meant(call, at[3:]) or (with_json_meant(call, at[3:]) if is_mended else None)
+            is_known = call.get("_tool") in self.request.tools
+            check = partial(self._call_problems, about)
+            return AnswerError(call, "InvalidCall", _corrected(problem, found if is_known else None, check), place)
         if about == "output":
-            message = self._corrected_output(problem, value["output"]) if is_mended else problem.message
-            return AnswerError(None, "InvalidOutput", message, place)
+            found = with_json_meant(value["output"], at[2:]) if is_mended else None
+            return AnswerError(None, "InvalidOutput", _corrected(problem, found, self._output_problems), place)
         return AnswerError(None, "InvalidAnswer", problem.message, place)
-
-    def _corrected(self, problem: Problem, index: int, call: dict[str, Any], *, is_mended: bool) -> str:
-        """Error message for a call. If only a dagger is missing it gives the reference that was meant (SPEC R12.6b),
-        and if a text holds the JSON that was wanted it says so.
-        """
-        at = segments(problem.pointer)[3:]
-        found = with_reference_meant(call, at) or (with_json_meant(call, at) if is_mended else None)
-        if found is None or call.get("_tool") not in self.request.tools:
-            return problem.message
-        mended, why = found
-        fits = all(one.pointer != problem.pointer for one in self._call_problems(index, mended))
-        return why if fits else problem.message
 
     def _call_problems(self, index: int, call: Any) -> Sequence[Problem]:
         """Problems of a call by the composed schema."""
@@ -366,13 +351,14 @@ class _Reading:
         """Problems of an output by the request's schema."""
         return list(misfit_problems(output, self.request.schema, "solution", "output"))
 
-    def _corrected_output(self, problem: Problem, output: Any) -> str:
-        """Error message for an output. If a text holds the JSON that was wanted it says so."""
-        found = with_json_meant(output, segments(problem.pointer)[2:])
-        if found is None:
-            return problem.message
-        fits = all(one.pointer != problem.pointer for one in self._output_problems(found[0]))
-        return found[1] if fits else problem.message
+
+def _corrected(problem: Problem, found: tuple[Any, str] | None, check: Callable[[Any], Iterable[Problem]]) -> str:
+    """The text of `found`, a value as it was meant and what is wrong in the answer, if that value has no problem at the
+    place; else the problem's own text (SPEC R12.6b).
+    """
+    if found is None or any(one.pointer == problem.pointer for one in check(found[0])):
+        return problem.message
+    return found[1]
 
 
 @lru_cache(maxsize=16)

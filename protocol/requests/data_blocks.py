@@ -37,7 +37,7 @@ from ..messages import (
 from ..paths import MISSING, copied
 from ..references import Reference
 from ..state.context import Context
-from ..state.labels import TRUSTED, Labels, MarkedPlaces, marks_of, whole_list
+from ..state.labels import TRUSTED, Labels, marks_of, whole_list
 from ..state.operations import Method, Operation, read_operation
 from ..state.scopes import TooLarge
 from ..templates import escaped
@@ -75,36 +75,30 @@ class UntrustedPlaces:
     """
 
     def __init__(self, messages: Sequence[Message], *, hides_names: bool = True) -> None:
-        self._marked: dict[str | None, MarkedPlaces] = {}
+        data = [message for message in messages if message.get("type") in DATA_TYPES]
+        self._has_any = any(map(marks_of, data))
+        self._context = Context.trusted(data if self._has_any else ())
         self._hides_names = hides_names
         self._named: dict[str, set[str]] = {}
-        data = [message for message in messages if message.get("type") in DATA_TYPES]
-        for message in data if any(map(marks_of, data)) else ():
-            operation = read_operation(message, "")
-            self._named.setdefault(kind_of(message), set()).update(_names_said(message, operation))
-            if operation is not None and marks_of(message):
-                self._marked.setdefault(message.get("_instance"), MarkedPlaces()).note(message, operation)
+        for message in self._context.messages:
+            self._named.setdefault(kind_of(message), set()).update(_own_names(message, _operation_of(message)))
 
     def is_named(self, place: Reference) -> bool:
         """Whether the name at the top of a place may be shown: others did not choose it, or not they alone."""
-        is_any = not (self._hides_names and self._marked and place.path)
+        is_any = not (self._hides_names and self._has_any and place.path)
         return is_any or str(place.path[0]) in self._named.get(place.kind, ())
 
     def hold(self, message: Message) -> bool:
         """Whether a part of a message's data is untrusted."""
-        operation = read_operation(message, "") if self._marked else None
-        if operation is None or marks_of(message):
+        if marks_of(message) or not self._has_any:
             return bool(marks_of(message))
+        operation = _operation_of(message)
         untrusted = self.at(operation.place, message.get("_instance"))
         return any(_part(operation.value, path) is not MISSING for path in untrusted)
 
-    def below(self, kind: str, instance: str | None) -> dict[tuple[str, ...], Labels]:
+    def below(self, kind: str, instance: str | None) -> UntrustedPaths:
         """Untrusted places of a kind, by path, for a reader in an instance, or a global one."""
-        found: dict[tuple[str, ...], Labels] = {}
-        for one in dict.fromkeys((None, instance)):
-            for path, labels in self._marked[one].strange_below(kind) if one in self._marked else ():
-                found[path] = found.get(path, TRUSTED) | labels
-        return found
+        return self._context.fold(instance).untrusted_below(kind)
 
     def at(self, place: Reference, instance: str | None) -> UntrustedPaths:
         """Untrusted places in a value that was written at a place, by path from that place."""
@@ -156,17 +150,23 @@ def _part(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def _names_said(message: Message, operation: Operation | None) -> Iterator[str]:
+def _operation_of(message: Message) -> Operation:
+    operation = read_operation(message, "")
+    assert operation is not None  # data messages alone get here
+    return operation
+
+
+def _own_names(message: Message, operation: Operation) -> Iterator[str]:
     """Top-level names of a kind that a message names and that others did not choose: from its own data if nobody else
     wrote it, from the place that a call was to write, from what a schema declares.
     """
-    is_strange = bool(marks_of(message))
-    schema = message.get("schema") if is_promise(message) or not (is_strange or is_written(message)) else None
+    is_untrusted = bool(marks_of(message))
+    schema = message.get("schema") if is_promise(message) or not (is_untrusted or is_written(message)) else None
     if isinstance(schema, Mapping) and isinstance(schema.get("properties"), Mapping):
         yield from schema["properties"]
-    if operation is not None and operation.place.path:
-        yield from [str(operation.place.path[0])] if is_written(message) or not is_strange else []
-    elif operation is not None and not is_strange and isinstance(operation.value, Mapping):
+    if operation.place.path:
+        yield from [str(operation.place.path[0])] if is_written(message) or not is_untrusted else []
+    elif not is_untrusted and isinstance(operation.value, Mapping):
         yield from operation.value
 
 
@@ -189,7 +189,7 @@ def structure(schema: Any) -> Any:
     }
 
 
-def told_type(type_: Any) -> str:
+def shown_error_type(type_: Any) -> str:
     """Type of an error for a model, hidden if it is not the engine's own."""
     return type_ if type_ in _OWN_TYPES else _ANY_TYPE
 
@@ -203,7 +203,7 @@ def _removed(value: Any, path: Sequence[str]) -> Any:
     return rest if below is MISSING else {**rest, path[0]: below}
 
 
-def told_of_error(message: Message, *keys: str, hides: bool) -> Any:
+def shown_error(message: Message, *keys: str, hides: bool) -> Any:
     """Content of an error message for a model: the given `keys`, if any, and the instance. If it comes from untrusted
     data its text is left out; a long call is cut to what the error is about, since the model has just written it.
     """
@@ -240,7 +240,7 @@ def _hidden(data: Any, labels: Sequence[str]) -> dict[str, Any]:
     return {
         **({"call": call} if call is not None else {}),
         "error": {
-            "type": told_type(fields.get("type")),
+            "type": shown_error_type(fields.get("type")),
             "message": texts.error_not_shown(labels),
             **({"pointer": pointer} if _POINTER.fullmatch(pointer) else {}),
         },
@@ -279,11 +279,14 @@ class Budget:
         self._is_answer_data = is_answer_data
         self._most_bytes = self._left_bytes = most_bytes
 
-    def without(
-        self, value: Any, place: Reference, untrusted: Mapping[tuple[str, ...], Labels]
-    ) -> tuple[Any, list[str]]:
+    def without(self, value: Any, place: Reference, untrusted: UntrustedPaths) -> tuple[Any, list[str]]:
         """The part of a value that may be shown, and a line for each part that is left out (see `UntrustedPlaces`)."""
         return without(value, place, untrusted, self.hidden.is_named) if self.hidden is not None else (value, [])
+
+    def written(self, operation: Operation, instance: str | None) -> tuple[Any, list[str]]:
+        """The part of a written value that may be shown, and a line for each part that is left out."""
+        untrusted = self.hidden.at(operation.place, instance) if self.hidden is not None else {}
+        return self.without(operation.value, operation.place, untrusted)
 
     def lines(self, value: Any, place: Reference) -> list[str]:
         """The line of the value at a place; by schema a line for each part that says how large it is, and no value.
@@ -351,39 +354,30 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def written_blocks(messages: Iterable[Message], budget: Budget) -> Iterator[str]:
     """Blocks of what messages have written, each place by its path, without what a later message replaces."""
-    written = [one for one in messages if one.get("type") in DATA_TYPES and kind_of(one) != ERROR]
-    for message, operation in _lasting(written):
-        place = operation.place if operation is not None else Reference(kind_of(message))
-        method = operation.method.value if operation is not None else ""
-        said = "" if place.path and method == Method.SET else method
+    for message, operation in _lasting(messages):
+        place, instance = operation.place, message.get("_instance")
+        method = "" if place.path and operation.method is Method.SET else operation.method.value
         is_named = budget.hidden is None or budget.hidden.is_named(place)
-        heading = _heading(_name(place if is_named else Reference(place.kind)), message.get("_instance"), said)
-        lines = [heading, *_introduction([message], budget.hidden)]
-        if operation is not None:
-            untrusted = budget.hidden.at(place, message.get("_instance")) if budget.hidden is not None else {}
-            left, hidden = budget.without(operation.value, place, untrusted)
-            lines += [*(budget.lines(left, place) if left is not MISSING else []), *hidden]
-        yield "\n".join(lines)
+        heading = _heading(_name(place if is_named else Reference(place.kind)), instance, method)
+        left, hidden = budget.written(operation, instance)
+        shown = budget.lines(left, place) if left is not MISSING else []
+        yield "\n".join([heading, *_introduction([message], budget.hidden), *shown, *hidden])
 
 
 def shown_pictures(messages: Iterable[Message], budget: Budget) -> Iterator[tuple[str, str]]:
     """The places of pictures among what messages have written, as far as their values are shown, each with the
     picture's digest (SPEC R16.3).
     """
-    written = [one for one in messages if one.get("type") in DATA_TYPES and kind_of(one) != ERROR]
-    for message, operation in _lasting(written) if not budget.by_schema else ():
-        if operation is None:
-            continue
-        place, value = operation.place, operation.value
-        if budget.hidden is not None:
-            untrusted = budget.hidden.at(place, message.get("_instance"))
-            value, _ = budget.without(value, place, untrusted) if budget.hidden.is_named(place) else (MISSING, ())
-        for path, digest in pictures_in(value):
-            yield _name(Reference(place.kind, (*place.path, *path))), digest
+    for message, operation in _lasting(messages) if not budget.by_schema else ():
+        place = operation.place
+        if budget.hidden is None or budget.hidden.is_named(place):
+            value, _ = budget.written(operation, message.get("_instance"))
+            for path, digest in pictures_in(value):
+                yield _name(Reference(place.kind, (*place.path, *path))), digest
 
 
-def _lasting(messages: Sequence[Message]) -> list[tuple[Message, Operation | None]]:
-    """The messages, and what each does, without those whose place a later one sets anew.
+def _lasting(messages: Iterable[Message]) -> list[tuple[Message, Operation]]:
+    """Data messages with their operations, without errors and without messages whose place a later one sets anew.
 
     One that makes a container stays where another message, before that later one, goes into the container by digits:
     without it they would be taken for the index of a new list (SPEC R3.5).
@@ -391,16 +385,16 @@ def _lasting(messages: Sequence[Message]) -> list[tuple[Message, Operation | Non
     anew: dict[tuple[Any, ...], int] = {}
     entered: dict[tuple[Any, ...], int] = {}
     """Containers, each with the first message that goes into it by digits; both are counted from the end."""
-    found: list[tuple[Message, Operation | None]] = []
-    for number, message in enumerate(reversed(messages)):
-        operation, instance = read_operation(message, ""), message.get("_instance")
-        if operation is not None:
-            at = (instance, operation.place.kind, *operation.place.path)
-            if not any(_introduction([message])) and _is_replaced(at, anew, entered):
-                continue
-            if operation.method is Method.SET:
-                anew[at] = number
-            entered |= {at[:length]: number for length in range(3, len(at)) if str(at[length]).isdecimal()}
+    found: list[tuple[Message, Operation]] = []
+    written = [one for one in messages if one.get("type") in DATA_TYPES and kind_of(one) != ERROR]
+    for number, message in enumerate(reversed(written)):
+        operation = _operation_of(message)
+        at = (message.get("_instance"), operation.place.kind, *operation.place.path)
+        if not any(_introduction([message])) and _is_replaced(at, anew, entered):
+            continue
+        if operation.method is Method.SET:
+            anew[at] = number
+        entered |= {at[:length]: number for length in range(3, len(at)) if str(at[length]).isdecimal()}
         found.append((message, operation))
     return found[::-1]
 

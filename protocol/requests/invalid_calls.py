@@ -37,7 +37,7 @@ from ..state.context import Context
 from ..state.fold import Fold
 from .reading import Unreadable, decoded
 from .schema import Request
-from .tool_texts import names_in
+from .tool_texts import wire_names
 
 # Dependents: calls that cannot run because those that were to write what they need do not (SPEC R12.6, R13.2).
 
@@ -63,7 +63,11 @@ def dependents(
     places = {position: tuple(places_written(request, call)) for position, call in calls.items()}
     for one in places.values():
         there.add(one)
-    left = {position: read_expressions(call)[0] for position, call in calls.items() if _is_readable(call)}
+    left = {
+        position: read_expressions(call)[0]
+        for position, call in calls.items()
+        if isinstance(call, dict) and isinstance(call.get("_instance"), str | None)
+    }
     readers = _Readers(left)
     waiting = deque(left)
     while waiting:
@@ -92,10 +96,6 @@ def dependents(
 
 def _is_held(folds: Iterable[Fold], place: Reference) -> bool:
     return any(fold.exists(place) for fold in folds)
-
-
-def _is_readable(call: Any) -> bool:
-    return isinstance(call, dict) and isinstance(call.get("_instance"), str | None)
 
 
 class CountedPlaces:
@@ -222,7 +222,7 @@ def _placeholder(request: Request, calls: Mapping[int, Any], where: Sequence[str
             text, position, lambda at: tuple(places_written(request, calls.get(at)))
         ):
             name = calls[position].get("_tool")
-            return slip if name in request.acting else None
+            return slip if name in request.effectful else None
     return None
 
 
@@ -274,7 +274,7 @@ def call_in_text(request: Request, text: str) -> Iterator[Problem]:
     """Problem of an output that is nothing but calls as a text, which some servers leak."""
     if not request.is_native or not text.lstrip().startswith(("{", "[", "<", "`")):
         return
-    names = {name: tool for tool, name in names_in(request).items()} | {tool: tool for tool in request.tools}
+    names = {name: tool for tool, name in wire_names(request.tools).items()} | {tool: tool for tool in request.tools}
     written = _FUNCTION.fullmatch(text)
     called = iter([written[1]]) if written is not None else map(_called, _values(_AROUND.sub(" ", text)))
     first = tool = names.get(next(called, ""))

@@ -296,7 +296,7 @@ def with_words(request: Request, answer: str | Mapping[str, Any], words: str) ->
     value = decoded(answer) if isinstance(answer, str) else answer
     if value != {"calls": [], "output": None}:
         return answer
-    if not words.strip() or not request.may_say:
+    if not words.strip() or not request.may_be_text:
         raise Unreadable(_NO_CALL)
     return {"calls": [], "output": words}
 
@@ -388,46 +388,44 @@ def _cleaned(value: Any, schema: Schema) -> Any:
     """
     if all(part is not None for part in parts_of(value)):
         return value
-    cleaned = _Places(schema).without(value)
+    cleaned = _SchemaPlaces(schema).without_nulls(value)
     if cleaned == value:
         return value
     fitting = compiled(schema)
     return value if fitting.problems(cleaned) and not fitting.problems(value) else cleaned
 
 
-class _Places:
+class _SchemaPlaces:
     """Finds what a document says of the places of a value, each place once, up to a limit."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
-        self._known: dict[tuple[int, ...], _Place] = {}
+        self._known: dict[tuple[int, ...], _SchemaPlace] = {}
         self._left = limits.READING_MOST_LOOKED_UP
 
-    def without(self, value: Any) -> Any:
-        """The value without nulls that mean omitted properties, by the document."""
-        return self._without(value, self._of([self._root]))
-
-    def _without(self, value: Any, place: _Place) -> Any:
+    def without_nulls(self, value: Any, place: _SchemaPlace | None = None) -> Any:
+        """The value at a place, by default the root, without nulls that mean omitted properties."""
+        place = place or self._of([self._root])
         if isinstance(value, list):
             most = place.prefixed
-            return [self._without(item, self._below(place, min(index, most))) for index, item in enumerate(value)]
+            return [self.without_nulls(item, self._below(place, min(index, most))) for index, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
         kept = {}
         for key, item in value.items():
             below = self._below(place, key)
             if item is not None or key in place.required or not below.schemas or self._admits_null(below):
-                kept[key] = self._without(item, below)
+                kept[key] = self.without_nulls(item, below)
         return kept
 
-    def _of(self, schemas: Sequence[Schema]) -> _Place:
+    def _of(self, schemas: Sequence[Schema]) -> _SchemaPlace:
         """The place of which these schemas speak."""
         key = tuple(map(id, schemas))
         if key not in self._known:
-            self._known[key] = _Place(schemas, applied(schemas, self._root))
+            self._known[key] = _SchemaPlace(schemas, applied(schemas, self._root))
         return self._known[key]
 
-    def _below(self, place: _Place, segment: str | int) -> _Place:
+    def _below(self, place: _SchemaPlace, segment: str | int) -> _SchemaPlace:
         """The place of a property or an element; beyond what may be looked up one of which nothing is said."""
         if segment not in place.below:
             self._left -= len(place.parts)
@@ -437,17 +435,18 @@ class _Places:
             )
         return place.below[segment]
 
-    def _admits_null(self, place: _Place) -> bool:
+    def _admits_null(self, place: _SchemaPlace) -> bool:
         """Whether a place may be null."""
         if place.admits_null is None:
-            place.admits_null = any(map(self._admits, place.schemas))
+            place.admits_null = any(
+                schema is True
+                or (isinstance(schema, dict) and not compiled(excerpt(schema, self._root)).problems(None))
+                for schema in place.schemas
+            )
         return place.admits_null
 
-    def _admits(self, schema: Schema) -> bool:
-        return schema is True or (isinstance(schema, dict) and not compiled(excerpt(schema, self._root)).problems(None))
 
-
-class _Place:
+class _SchemaPlace:
     """What a document says of one place of a value."""
 
     def __init__(self, schemas: Sequence[Schema], parts: Sequence[dict[str, Any]]) -> None:
@@ -455,5 +454,5 @@ class _Place:
         self.required = {name for part in parts for name in part.get("required", ())}
         self.prefixed = max((len(part.get("prefixItems", ())) for part in parts), default=0)
         """How many elements a schema of their own may speak of; of all others the same is said."""
-        self.below: dict[str | int, _Place] = {}
+        self.below: dict[str | int, _SchemaPlace] = {}
         self.admits_null: bool | None = None

@@ -12,10 +12,10 @@ from ..errors import one_line
 from ..messages import ERROR, Message, kind_of
 from ..schemas import CompiledSchema
 from . import texts
-from .data_blocks import compact, cut, told_of_error, written_blocks
+from .data_blocks import compact, cut, shown_error, written_blocks
 from .reading import ARGUMENTS
 from .schema import Request, compose
-from .tool_texts import OUTPUT, function_name, names_in
+from .tool_texts import OUTPUT, function_name, wire_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Turn:
 
 def render_turn(request: Request, turn: Turn) -> list[ChatMessage]:
     """The model's own turn of the conversation; none where it has neither called anything nor said anything."""
-    names = names_in(request)
+    names = wire_names(request.tools)
     made = [
         (_name(names, call), _arguments(as_written(request, call, index)))
         for index, call in enumerate(turn.calls, turn.first)
@@ -191,9 +191,9 @@ class ToolMessages:
     def messages(self) -> list[ChatMessage]:
         """One for each id of the turn. Raises `TooLarge`."""
         count = len(self._turn.calls)
-        told = [(at, "\n".join(self._told(at))) for at in range(count)]
+        told = [(at, "\n".join(self._result_lines(at))) for at in range(count)]
         if self._turn.has_output:
-            told.append((count, "\n".join(self._told_of_output())))
+            told.append((count, "\n".join(self._output_lines())))
         return [{"role": "tool", "tool_call_id": self._turn.id(at), "content": text} for at, text in told]
 
     def others(self) -> list[str]:
@@ -206,7 +206,7 @@ class ToolMessages:
         parts += written_blocks([each for each in self._new if id(each) not in own], self._budget)
         return [*parts, *(self._error(message, "call") for message in self._errors if self._is_other(message))]
 
-    def _told(self, at: int) -> Iterator[str]:
+    def _result_lines(self, at: int) -> Iterator[str]:
         fates = self._fates.get(at, [])
         errors = [message for message in self._errors if _about(message) == at]
         if not fates:
@@ -217,7 +217,7 @@ class ToolMessages:
         yield from written_blocks([message for fate in fates for message in fate.messages], self._budget)
         yield from (self._error(message) for message in errors)
 
-    def _told_of_output(self) -> Iterator[str]:
+    def _output_lines(self) -> Iterator[str]:
         errors = [self._error(message) for message in self._errors if _about(message) == OUTPUT]
         yield texts.set_aside(None if errors else self._turn.set_aside)
         yield from errors
@@ -229,7 +229,7 @@ class ToolMessages:
         return about != OUTPUT or not self._turn.has_output
 
     def _error(self, message: Message, *parts: str) -> str:
-        said = told_of_error(message, *parts, "error", hides=self._budget.hidden is not None)
+        said = shown_error(message, *parts, "error", hides=self._budget.hidden is not None)
         return f"{texts.ERROR} {cut(compact(said), self._budget.show_bytes, '†error')}"
 
 

@@ -32,7 +32,7 @@ from .data_blocks import (
     cut,
     identity_blocks,
     identity_of,
-    told_of_error,
+    shown_error,
     written_blocks,
 )
 from .receipts import Fate, ToolMessages, Turn, receipt, render_turn
@@ -67,9 +67,9 @@ def empty_places(request: Request, messages: Sequence[Message]) -> list[str]:
 
 
 def _says_what_state_is(message: Message, request: Request) -> bool:
-    is_strange = request.hides and bool(marks_of(message))  # its names may be theirs
+    is_untrusted = request.hides_untrusted and bool(marks_of(message))  # its names may be theirs
     is_data = message.get("type") in DATA_TYPES and kind_of(message) == STATE
-    return is_data and "schema" in message and not (is_written(message) or is_strange)
+    return is_data and "schema" in message and not (is_written(message) or is_untrusted)
 
 
 def _required(schema: Any, document: Any, path: tuple[str, ...]) -> Iterator[Reference]:
@@ -106,17 +106,14 @@ def render(request: Request) -> list[ChatMessage]:
     """The messages of the first request. What the root request holds as `†input` was written by the user, and may
     instruct; a delegate's parameters, its child run's input, may not. Raises `Rejected` where they are too large.
     """
-    tools = [] if request.is_native else [tool_text(request, tool) for tool in request.tools.values()]
-    has_instances = bool(request.instances)
     has_lists = any(tool.lists for tool in request.tools.values())
-    said = {"has_instances": has_instances, "has_lists": has_lists, "is_lazy": request.is_lazy}
-    speaks = request.is_native and request.may_say
+    topics = {"has_instances": bool(request.instances), "has_lists": has_lists, "is_lazy": request.is_lazy}
     shown = properties_of_calls(first_schema(request))
-    text = (
-        texts.calling(shown, speaks=speaks, **said)
-        if request.is_native
-        else texts.opening(tools, output_text(request), shown, **said)
-    )
+    if request.is_native:
+        text = texts.calling(shown, speaks=request.may_be_text, **topics)
+    else:
+        tools = [tool_text(request, tool) for tool in request.tools.values()]
+        text = texts.opening(tools, output_text(request), shown, **topics)
     context = request.submission.context
     data = [message for message in context if message.get("type") in DATA_TYPES and not request.is_child]
     inputs = [message for message in data if identity_of(message) == ("input", None)]
@@ -124,7 +121,7 @@ def render(request: Request) -> list[ChatMessage]:
         text = f"{text}\n\n{texts.ASKER}"
     if request.shows_no_values:
         text = f"{text}\n\n{texts.BY_SCHEMA}"
-    if request.hides and request.asked.result:
+    if request.hides_untrusted and request.model_trust.result:
         text = f"{text}\n\n{texts.OTHERS}"
     try:
         rendered = render_context(context, request.budget(context))
@@ -168,11 +165,6 @@ def render_said(messages: Iterable[Message]) -> list[ChatMessage]:
     return render_context([each for each in messages if each.get("type") in TEXT_TYPES or is_chat(each)])
 
 
-def render_answer(answer: Mapping[str, Any]) -> ChatMessage:
-    """The model's own turn of the conversation: its answer as it was read."""
-    return _chat("assistant", compact(answer))
-
-
 def render_tick(
     request: Request,
     tick: int,
@@ -193,12 +185,12 @@ def render_tick(
     lines = [*map(receipt, fates)] or [texts.NO_CALLS]
     parts = ["\n".join([texts.tick_heading(tick), *lines, *([texts.repeated(times)] if times > 1 else [])])]
     parts += written_blocks(new, request.budget([*before, *new]))
-    errors = (compact(told_of_error(message, hides=request.hides)) for message in new if message.get("type") == ERROR)
+    errors = (
+        compact(shown_error(message, hides=request.hides_untrusted)) for message in new if message.get("type") == ERROR
+    )
     parts += [f"{texts.ERROR} {cut(error, show_bytes, '†error')}" for error in errors]
-    parts += _empty(request, [*before, *new])
-    if any(message.get("type") == "plan" for message in request.submission.context):
-        parts.append(_plan(answer.get("calls") or ()))
-    return [render_answer(answer), _chat("user", "\n\n".join(parts))]
+    parts += _state_and_plan(request, [*before, *new], answer.get("calls") or ())
+    return [_chat("assistant", compact(answer)), _chat("user", "\n\n".join(parts))]
 
 
 def render_functions(
@@ -212,10 +204,8 @@ def render_functions(
     parts = [
         *([texts.repeated(turn.times)] if turn.times > 1 else []),
         *tools.others(),
-        *_empty(request, [*before, *new]),
+        *_state_and_plan(request, [*before, *new], turn.calls),
     ]
-    if any(message.get("type") == "plan" for message in request.submission.context):
-        parts.append(_plan(turn.calls))
     if not told and not parts:
         parts = [texts.NO_CALLS]
     return [*render_turn(request, turn), *told, *([_chat("user", "\n\n".join([heading, *parts]))] if parts else [])]
@@ -225,6 +215,13 @@ def _empty(request: Request, messages: Sequence[Message]) -> Iterator[str]:
     """The required places of the state that are still empty, each with the tools that write there."""
     if places := empty_places(request, messages):
         yield f"{texts.EMPTY} {'; '.join(places)}"
+
+
+def _state_and_plan(request: Request, messages: Sequence[Message], calls: Iterable[Any]) -> Iterator[str]:
+    """The empty places of the state after a tick, and the plan if the context holds one (SPEC R13.6)."""
+    yield from _empty(request, messages)
+    if any(message.get("type") == "plan" for message in request.submission.context):
+        yield _plan(calls)
 
 
 def _plan(calls: Iterable[Any]) -> str:

@@ -80,20 +80,20 @@ class Request:
         return self.submission.is_lazy
 
     @cached_property
-    def asked(self) -> ToolTrust:
+    def model_trust(self) -> ToolTrust:
         """Trust of everything that the model can call, and of its context (SPEC R16.3)."""
         return asked_of(self.submission, self.known)
 
     @cached_property
-    def acting(self) -> frozenset[str]:
+    def effectful(self) -> frozenset[str]:
         """Tools whose calls change something outside, by their own trust and that of the code behind them."""
         reach, tools = reach_of(self.submission.delegates, self.known), dict(self.submission.tools)
         return frozenset(name for name in self.tools if reach.of_tools(Declared(tools, {name: ()})).effects)
 
     @cached_property
-    def hides(self) -> bool:
+    def hides_untrusted(self) -> bool:
         """Whether untrusted data is hidden from the model: it can call what has effects (SPEC R16.3)."""
-        return self.asked.effects and not shows_untrusted(self.config)
+        return self.model_trust.effects and not shows_untrusted(self.config)
 
     @property
     def shows_no_values(self) -> bool:
@@ -103,11 +103,11 @@ class Request:
     def budget(self, messages: Sequence[Message]) -> Budget:
         """Budget for the data in one message, given the messages of the log (SPEC R16.3)."""
         most = self.config.get("show_bytes"), self.known.limits.call_bytes
-        hidden = UntrustedPlaces(messages, hides_names=not self.is_child) if self.hides else None
+        hidden = UntrustedPlaces(messages, hides_names=not self.is_child) if self.hides_untrusted else None
         return Budget(*most, hidden=hidden, by_schema=self.shows_no_values)
 
     @cached_property
-    def may_say(self) -> bool:
+    def may_be_text(self) -> bool:
         """Whether the output may be a text."""
         document = normalized(self.schema)
         return Widening("output", document, Definitions()).may_be_text(document)
@@ -292,10 +292,10 @@ class _CallSchema:
                 yield from self._meta(one)
         for name in self._named:
             if not name.startswith("_"):
-                yield name, self._widening.value(joined(self._said(name)))
+                yield name, self._widening.value(joined(self._schemas_for(name)))
         for name in self._named:
             if name.startswith("_") and name not in _OWN:
-                yield name, self._widening.data(joined(self._said(name)))
+                yield name, self._widening.data(joined(self._schemas_for(name)))
         for one in _IN_ORDER:
             if one.role >= metas.Role.RESULT:
                 yield from self._meta(one)
@@ -306,7 +306,7 @@ class _CallSchema:
         if one.role in (metas.Role.TOOL, metas.Role.RECORD):
             yield name, {"const": self.tool.name} if one.role is metas.Role.TOOL else {"type": "string"}
             return
-        said = self._said(name)
+        said = self._schemas_for(name)
         if False in said:
             return
         is_choice = name == "_outputPath" and bool(self.places)
@@ -380,7 +380,7 @@ class _CallSchema:
         asked = {name for part in self._parts for name in part.get("required", ())} | {"_tool"}
         asked |= {metas.ALIASES[name] for name in asked & metas.ALIASES.keys()}
         asked -= {metas.RESULT, *self.tool.constants}
-        said = self._said("_outputPath")
+        said = self._schemas_for("_outputPath")
         if self.tool.output_schema not in (None, True) and not any(map(self._admits_null, said)):
             asked |= {"_outputPath"} - self.tool.constants.keys()
         return frozenset(asked)
@@ -414,7 +414,7 @@ class _CallSchema:
 
     def _is_granted(self, name: str) -> bool:
         """Whether a call that omits a meta-property is given it, and may as well have another value (SPEC R4.1a)."""
-        return not any("const" in part for part in applied(self._said(name), self._document))
+        return not any("const" in part for part in applied(self._schemas_for(name), self._document))
 
     def _patterns(self) -> Iterator[tuple[str, Any]]:
         """Schemas of parameters by patterns for their names."""
@@ -439,7 +439,7 @@ class _CallSchema:
                 yield from ([self._widening.inside(said)] if said else [])
                 yield from exactly
 
-    def _said(self, name: str) -> list[Any]:
+    def _schemas_for(self, name: str) -> list[Any]:
         """Schemas of a property of every call, under its current and older name."""
         names = (name, *(alias for alias, newer in metas.ALIASES.items() if newer == name))
         named = (untitled(part.get("properties", {})) for part in self._parts)
@@ -511,20 +511,17 @@ def compose(request: Request) -> dict[str, Any]:
     request alone, so it is the same in every tick, and made once.
     """
     definitions = Definitions()
-    return closed(dict(_properties(request, definitions)), definitions)
+    properties = dict(compose_advice(request, definitions))
+    calls = [_CallSchema(request, tool, definitions).composed() for tool in request.tools.values()]
+    properties["calls"] = {"type": "array", "items": {"anyOf": calls}} if calls else {"type": "array", "maxItems": 0}
+    properties["output"] = _output(request, definitions)
+    return closed(properties, definitions)
 
 
 def properties_of_calls(schema: Mapping[str, Any]) -> frozenset[str]:
     """The properties that calls of any tool may have, by a composed schema."""
     calls = schema["properties"]["calls"].get("items", {}).get("anyOf", ())
     return frozenset(name for call in calls for name in call["properties"])
-
-
-def _properties(request: Request, definitions: Definitions) -> Iterator[tuple[str, Any]]:
-    yield from compose_advice(request, definitions)
-    calls = [_CallSchema(request, tool, definitions).composed() for tool in request.tools.values()]
-    yield "calls", {"type": "array", "items": {"anyOf": calls}} if calls else {"type": "array", "maxItems": 0}
-    yield "output", _output(request, definitions)
 
 
 def _output(request: Request, definitions: Definitions) -> dict[str, Any]:

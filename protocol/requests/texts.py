@@ -116,31 +116,22 @@ def call_to_answer(call: str, look: Sequence[str]) -> str:
     return "\n".join(["# Give the result of this call", call, *first])
 
 
-def opening(
-    tools: Sequence[str],
-    output: str,
-    shown: Container[str],
-    *,
-    has_instances: bool,
-    has_lists: bool,
-    is_lazy: bool,
-) -> str:
-    """The text that a request begins with; each tool is a text of some lines, and so is the type of the output. `shown`
-    are the properties of calls.
+def opening(tools: Sequence[str], output: str, shown: Container[str], **topics: bool) -> str:
+    """System text of a request: `tools` and the type of the `output` are texts of some lines, `shown` the properties of
+    calls; for the topics see `_further`.
     """
     calls = ["\n".join([_CALLS, *_meta(shown), _EXAMPLE])] if tools else []
-    later = _further(has_instances=has_instances, has_lists=has_lists, is_lazy=is_lazy)
-    return "\n\n".join([_ANSWER, _REFERENCES, *calls, *later, *_listed(tools), *_typed(output)])
+    typed = [f"{_TYPE}\n{output}"] if output else []
+    return "\n\n".join([_ANSWER, _REFERENCES, *calls, *_further(**topics), *_listed(tools), *typed])
 
 
-def calling(shown: Container[str], *, speaks: bool, has_instances: bool, has_lists: bool, is_lazy: bool) -> str:
-    """System text for a request whose tools go as functions of the provider; `speaks` says that the output may be
+def calling(shown: Container[str], *, speaks: bool, **topics: bool) -> str:
+    """System text of a request whose tools go as functions of the provider; `speaks` says that the output may be
     words.
     """
     answer = f"{_FUNCTIONS}\n{_WORDS}" if speaks else _FUNCTIONS
     calls = "\n".join([_FUNCTION_CALLS, *_meta(shown), _FUNCTION_EXAMPLE])
-    later = _further(has_instances=has_instances, has_lists=has_lists, is_lazy=is_lazy)
-    return "\n\n".join([answer, _REFERENCES, calls, *later])
+    return "\n\n".join([answer, _REFERENCES, calls, *_further(**topics)])
 
 
 def _meta(shown: Container[str]) -> list[str]:
@@ -155,10 +146,6 @@ def _further(*, has_instances: bool, has_lists: bool, is_lazy: bool) -> list[str
 
 def _listed(tools: Sequence[str]) -> list[str]:
     return ["\n".join([_TOOLS, *tools])] if tools else []
-
-
-def _typed(output: str) -> list[str]:
-    return [f"{_TYPE}\n{output}"] if output else []
 
 
 def function_of(tool: str) -> str:

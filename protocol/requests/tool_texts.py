@@ -136,25 +136,19 @@ def tool_text(request: Request, tool: Tool) -> str:
     return text_of(tool, _result(request, tool))
 
 
-def function_text(request: Request, tool: Tool) -> Iterator[str]:
-    """Description of a tool's function, if a provider carries the tools: all that its parameters do not say."""
-    yield from _described(conjuncts((tool.document,), tool.document))
-    if (result := _result(request, tool)) is not None:
-        yield f"-> {type_text(result.document, result.document)}"
-    yield from _pinned(tool)
-
-
 def output_text(request: Request) -> str:
     """Lines that show the output's type to a model; empty if no output is asked for."""
     document = normalized(request.schema)
     if document is False:
         return ""
-    return "\n".join([type_text(document, document), *(f"  {line}" for line in _said_in(document))])
+    return "\n".join([type_text(document, document), *(f"  {line}" for line in _descriptions_in(document))])
 
 
 def text_of(tool: Tool, result: CompiledSchema | None) -> str:
     """Lines that show a tool whose results have the schema `result`."""
-    return "\n".join([_signature(tool, result), *(f"  {line}" for line in _said(tool))])
+    return "\n".join(
+        [_signature(tool, result), *(f"  {line}" for line in (*_descriptions_in(tool.document), *_pinned(tool)))]
+    )
 
 
 def _signature(tool: Tool, result: CompiledSchema | None) -> str:
@@ -173,13 +167,7 @@ def _signature(tool: Tool, result: CompiledSchema | None) -> str:
     return f"{one_line(tool.name)}({', '.join(parameters)}){returns}"
 
 
-def _said(tool: Tool) -> Iterator[str]:
-    """The lines below the signature."""
-    yield from _said_in(tool.document)
-    yield from _pinned(tool)
-
-
-def _said_in(document: Any) -> Iterator[str]:
+def _descriptions_in(document: Any) -> Iterator[str]:
     """Descriptions of an object and of its properties."""
     parts = conjuncts((document,), document)
     yield from _described(parts)
@@ -305,11 +293,6 @@ def function_name(tool: str) -> str:
     return _NOT_ADMITTED.sub("_", tool)[: limits.TOOL_TEXTS_LONGEST] or "_"
 
 
-def names_in(request: Request) -> Mapping[str, str]:
-    """The names that the tools of a request have as functions."""
-    return wire_names(request.tools)
-
-
 def can_be_carried(request: Request) -> bool:
     """Whether functions carry all that is asked for: not where advice is wanted (SPEC R15)."""
     properties: Mapping[str, Any] = compose(request)["properties"]
@@ -327,16 +310,13 @@ def function_schema(request: Request) -> dict[str, Any]:
     and no call has to name its place.
     """
     composed = compose(request)
-    names = names_in(request)
+    names = wire_names(request.tools)
     calls = [
-        _described_function(request, *pair, names)
-        for pair in zip(request.tools.values(), _calls(composed), strict=True)
+        _described_function(request, tool, call, names[tool.name])
+        for tool, call in zip(request.tools.values(), _calls(composed), strict=True)
     ]
-    properties = {
-        **composed["properties"],
-        **({"calls": {"type": "array", "items": {"anyOf": calls}}} if calls else {}),
-    }
-    return {**composed, "properties": properties}
+    shown = {"calls": {"type": "array", "items": {"anyOf": calls}}} if calls else {}
+    return {**composed, "properties": composed["properties"] | shown}
 
 
 def functions_of(schema: Mapping[str, Any]) -> list[Function]:
@@ -366,17 +346,20 @@ def _calls(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     return calls
 
 
-def _described_function(
-    request: Request, tool: Tool, call: Mapping[str, Any], names: Mapping[str, str]
-) -> dict[str, Any]:
-    lines = list(_lines(request, tool, names[tool.name]))
+def _described_function(request: Request, tool: Tool, call: Mapping[str, Any], name: str) -> dict[str, Any]:
+    lines = list(_function_lines(request, tool, name))
     said = {key: part for key, part in call.items() if key != "description"}
     described = {"type": "object", "description": "\n".join(lines)} if lines else {}
     return {**described, **said, "required": [name for name in call["required"] if name != "_outputPath"]}
 
 
-def _lines(request: Request, tool: Tool, name: str) -> Iterator[str]:
-    """Lines that describe a function; first the tool's name, if the function's differs."""
+def _function_lines(request: Request, tool: Tool, name: str) -> Iterator[str]:
+    """Lines that describe a function: the tool's name, if the function's differs, and all that its parameters do not
+    say.
+    """
     if name != tool.name:
         yield texts.function_of(tool.name)
-    yield from function_text(request, tool)
+    yield from _described(conjuncts((tool.document,), tool.document))
+    if (result := _result(request, tool)) is not None:
+        yield f"-> {type_text(result.document, result.document)}"
+    yield from _pinned(tool)

@@ -113,10 +113,10 @@ class Fold:
         own = self._marked.untrusted(place) if self._marked is not None else TRUSTED
         return own | self._base.untrusted(place) if self._base is not None else own
 
-    def strange_below(self, kind: str) -> dict[tuple[str, ...], Labels]:
+    def untrusted_below(self, kind: str) -> dict[tuple[str, ...], Labels]:
         """Places of a kind where untrusted data begins, by path, each with its sources."""
-        found = dict(self._base.strange_below(kind)) if self._base is not None else {}
-        for path, labels in self._marked.strange_below(kind) if self._marked is not None else ():
+        found = dict(self._base.untrusted_below(kind)) if self._base is not None else {}
+        for path, labels in self._marked.untrusted_below(kind) if self._marked is not None else ():
             found[path] = found.get(path, TRUSTED) | labels
         return found
 
@@ -165,7 +165,7 @@ class Fold:
                     break
                 with suppress(Conflict):
                     if (value := self.value(above)) is not MISSING:
-                        return f"{above} {_told(value)}{_of_elements(value, place, length)}"
+                        return f"{above} {_described(value)}{_of_elements(value, place, length)}"
         return ""
 
     def kinds(self) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ class Fold:
         return self._base._kind(name)
 
 
-def _told(value: Any) -> str:
+def _described(value: Any) -> str:
     """Words for a value, in an error about a part of it that is missing."""
     if isinstance(value, dict):
         names = [repr(shortened(name, limits.FOLD_MOST_SHOWN)) for name in islice(value, limits.FOLD_MOST_NAMED)]

@@ -152,7 +152,7 @@ class Kind:
         self._below = below or _nothing
         self._withdrawals = 0
         self._below_version = 0, 0
-        self._own_places = _Places()
+        self._own_places = _TouchedPlaces()
         self._noted = 0
         self._forget()
 
@@ -177,7 +177,7 @@ class Kind:
         if len(kept) < len(self.operations):
             self.operations = kept
             self._withdrawals += 1
-            self._own_places, self._noted = _Places(), 0
+            self._own_places, self._noted = _TouchedPlaces(), 0
             self._forget()
             self._below_version = -1, 0
 
@@ -329,7 +329,7 @@ def _nothing() -> None:
     """Below a global kind there is nothing."""
 
 
-class _Places:
+class _TouchedPlaces:
     """The places that some operations make a difference to."""
 
     def __init__(self) -> None:

@@ -79,7 +79,7 @@ class MarkedPlaces:
                 place = place.below.setdefault(name, _Place())
                 place.all |= marks
             place.own |= marks
-        for key in places_strange(message, operation):
+        for key in places_untrusted(message, operation):
             self._at(key).untrusted |= marks.labels
 
     def at(self, reference: Reference) -> Marks:
@@ -110,7 +110,7 @@ class MarkedPlaces:
             found |= place.untrusted
         return found
 
-    def strange_below(self, kind: str) -> Iterator[tuple[tuple[str, ...], Labels]]:
+    def untrusted_below(self, kind: str) -> Iterator[tuple[tuple[str, ...], Labels]]:
         """Uppermost places of a kind whose names others chose, each as its path, with all who wrote there or below."""
         left: list[tuple[tuple[str, ...], _Place]] = []
         if (top := self._root.below.get(kind)) is not None:
@@ -152,7 +152,7 @@ def places_marked(message: Message, operation: Operation) -> Iterator[tuple[str,
         yield from touched(operation)
 
 
-def places_strange(message: Message, operation: Operation) -> Iterator[tuple[str, ...]]:
+def places_untrusted(message: Message, operation: Operation) -> Iterator[tuple[str, ...]]:
     """Keys of the places where untrusted data begins, names included. Whoever submits data chooses its top-level names,
     as a schema does for what it promises.
     """

@@ -214,8 +214,8 @@ def test_words_alone_are_an_output_where_that_may_be_a_text() -> None:
         with pytest.raises(Unreadable, match="calls no tool and gives no result"):
             with_words(request, nothing, words)
     schemas = [{"type": "string"}, {}, {"enum": ["a"]}, {"anyOf": [NUMBER, {"type": "string"}]}]
-    assert all(asked([], schema).may_say for schema in schemas)
-    assert not any(asked([], schema).may_say for schema in (NUMBER, {"type": "object"}, {"enum": [1]}))
+    assert all(asked([], schema).may_be_text for schema in schemas)
+    assert not any(asked([], schema).may_be_text for schema in (NUMBER, {"type": "object"}, {"enum": [1]}))
 
 
 def test_advice_is_asked_for_in_json() -> None:

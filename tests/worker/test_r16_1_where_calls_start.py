@@ -21,7 +21,7 @@ from acts_celery import ActivitiesError, Client, Content, LocalClient, activity,
 from acts_celery.broker_config import EmbeddedServer, load, queue_names
 from acts_celery.protocol import Rejected, check_submission
 from acts_celery.protocol.calls.trust import OperatorTrust, ToolTrust, tool_trust_of
-from acts_celery.protocol.engine.events import Wrote, relabelled
+from acts_celery.protocol.engine.events import WriteEvent, relabelled
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.labels import TRUSTED, marks_of
 from acts_celery.worker.cli.doctor_layers import examined
@@ -405,7 +405,7 @@ def test_r16_1_what_a_log_without_labels_holds_gets_all_that_it_would_have_had(
         folds.setdefault(message.get("_instance"), Fold(shared)).append(message, "context")
     known = {(lane, call.index): call for lane, one in plans[1].lanes.items() for call in one.calls}
     for (lane, full), (_, event) in zip(runs[0].events, runs[1].events, strict=True):
-        if isinstance(event, Wrote) and isinstance(full, Wrote) and event.call is not None:
+        if isinstance(event, WriteEvent) and isinstance(full, WriteEvent) and event.call is not None:
             call = known[lane, event.call]
             found = relabelled(event, call, tool_trust_of(trust, call.tool, call.runner.name), folds[lane], added)
             had, has = marks_of(full.message or {}), marks_of(found.message or {})

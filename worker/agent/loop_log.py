@@ -209,7 +209,7 @@ class Answers:
         has_begun = layout is not None and await self._budget.charge(calls=layout.size - view.loop.tick.runs) is None
         if layout is not None and has_begun:
             note_part(step, view, calls, layout)
-        has_said = request.may_say and note_output(step, growing.output)
+        has_said = request.may_be_text and note_output(step, growing.output)
         is_reported = _note_usage(step, said)
         return step if has_begun or has_said or is_reported else None
 

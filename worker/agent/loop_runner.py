@@ -291,7 +291,7 @@ class LoopRunner:
         if (most := view.limits.seconds) is not None:
             left = max(most - self._log.ran_seconds, 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)
-        streams = not self._asks.is_lazy or self._asks.may_say
+        streams = not self._asks.is_lazy or self._asks.may_be_text
         said: dict[str, Any] = {"streams": streams, "provider_data": view.provider_data}
         return self._services.remote.request(attempt, messages, view.schema, config, **said)
 

@@ -34,7 +34,7 @@ from ...protocol.plan.checked_plan import CheckedPlan
 from ...protocol.plan.config import SAMPLING
 from ...protocol.plan.lanes import Lane
 from ...protocol.requests import Answer, Fate, Request, read_answer, render, render_tick
-from ...protocol.requests.data_blocks import compact, shown_pictures, told_type
+from ...protocol.requests.data_blocks import compact, shown_error_type, shown_pictures
 from ...protocol.requests.reading import SAYS_NOTHING, Unreadable, find_answer, with_words, words_beside
 from ...protocol.requests.receipts import Turn
 from ...protocol.requests.rendering import render_added, render_functions, render_said
@@ -347,7 +347,7 @@ def fates_of(view: LoopView) -> Iterator[Fate]:
         reason, type_ = ended.reason, (ended.error or {}).get("type")
         if view.hides and ended.labels:
             reason = reason if ended.status is Status.SKIPPED else None
-            type_ = told_type(type_) if type_ is not None else None
+            type_ = shown_error_type(type_) if type_ is not None else None
         yield Fate(
             index,
             call.tool,
@@ -475,7 +475,7 @@ def sent_config(request: Request, config: Mapping[str, Any], limits: LoopLimits)
     which functions are offered.
     """
     own = {key: config[key] for key in _SENT if key in config}
-    put = {"wire": TOOLS, "tool_choice": "auto" if request.may_say else REQUIRED} if request.is_native else {}
+    put = {"wire": TOOLS, "tool_choice": "auto" if request.may_be_text else REQUIRED} if request.is_native else {}
     return {**own, "max_output_tokens": limits.max_output_tokens, **put}
 
 

@@ -23,7 +23,7 @@ from ...protocol.engine.events import (
     Outcome,
     PromisesGivenUp,
     Status,
-    Wrote,
+    WriteEvent,
     relabelled,
 )
 from ...protocol.engine.execution import Execution
@@ -451,7 +451,7 @@ class LaneView:
             self.size += entry.size
 
     def _take(self, event: Event, source: str) -> None:
-        if isinstance(event, Wrote):
+        if isinstance(event, WriteEvent):
             call = self.by_index.get(-1 if event.call is None else event.call) if self._relabels else None
             if call is not None:
                 event = relabelled(event, call, self.execution.trust_of(call), self.fold, self.run.state.added_sources)

@@ -19,7 +19,7 @@ from ...protocol.engine.loop import Answered, Loop, LoopLimits, PartCame, Planne
 from ...protocol.engine.outcomes import holds_references
 from ...protocol.plan.additions import SoFar
 from ...protocol.requests import Request
-from ...protocol.requests.data_blocks import told_type
+from ...protocol.requests.data_blocks import shown_error_type
 from ...protocol.requests.receipts import given_places
 from ...protocol.requests.tool_texts import JSON
 from ...protocol.state.fold import Fold
@@ -177,7 +177,7 @@ class LoopView:
     @property
     def hides(self) -> bool:
         """Whether its model is not shown what others wrote (SPEC R16.3)."""
-        return self.asks is not None and self.asks.hides
+        return self.asks is not None and self.asks.hides_untrusted
 
     @property
     def told(self) -> Labels:
@@ -404,7 +404,10 @@ def _said(end: Ended, *, hides: bool) -> list[Any]:
     """What a call has ended with; of what its model is not shown, how much that is."""
     data = [message.get("data") for message in end.messages]
     if hides and end.labels:
-        return [told_type(end.error["type"]) if end.error is not None else None, [len(pack(each)) for each in data]]
+        return [
+            shown_error_type(end.error["type"]) if end.error is not None else None,
+            [len(pack(each)) for each in data],
+        ]
     return [end.error, data]
 
 

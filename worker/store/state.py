@@ -26,7 +26,7 @@ from ...protocol.engine.events import (
     Ruling,
     Snapshot,
     Status,
-    Wrote,
+    WriteEvent,
     relabelled,
 )
 from ...protocol.engine.loop import Loop
@@ -385,7 +385,7 @@ class RunState:
 
     def _relabelled(self, entry: Entry, lane: LaneState) -> Entry:
         event, call = entry.event, lane.known.get(-1 if entry.call is None else entry.call)
-        if call is None or not isinstance(event, Wrote):
+        if call is None or not isinstance(event, WriteEvent):
             return entry
         trust = tool_trust_of(self.definition.said_of([call]).all, call.tool, call.runner.name)
         event = relabelled(event, call, trust, lane.fold, self.added_sources)
