@@ -175,7 +175,7 @@ _HOMES: Final = {
     "random_answers": "acts_celery.worker.agent.scripted",
     "ref": "acts_celery.worker.client.submitting",
 }
-"""Where a name is that is loaded when it is asked for; type checkers see the imports above."""
+"""The module of each name, which is loaded when the name is used; type checkers see the imports above."""
 
 
 register(AGENT, "acts_celery.worker.agent.room")
@@ -183,7 +183,7 @@ register(WORKER_STEPS, "acts_celery.worker.telemetry.process_metrics:MetricsStep
 
 
 def __getattr__(name: str) -> Any:
-    """A public name that was not asked for before."""
+    """Load a public name when it is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -34,13 +34,13 @@ from .errors import NotConfigured
 # shows itself masked wherever it is printed.
 
 BROKER_SCHEMES = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps")
-"""What a broker's URL may begin with."""
+"""Schemes of a broker's URL."""
 
 CLUSTER_SCHEMES = ("redis+cluster", "rediss+cluster")
-"""What the URL of a Redis Cluster begins with: it can hold the log, and no broker (kombu cannot use one)."""
+"""Schemes of a Redis Cluster, which can hold the log and no broker (kombu cannot use one)."""
 
 REDIS_SCHEMES = ("redis", "rediss", "unix", "sentinel", *CLUSTER_SCHEMES)
-"""What the URL of the log may begin with."""
+"""Schemes of the log's URL."""
 
 MASK = "***"
 _RESULT_BACKENDS = ("redis", "rediss", "redis+socket", "sentinel", "rpc")
@@ -62,13 +62,13 @@ class SecretUrl(Secret[str]):
         return mask_url(self.get_secret_value())
 
     def secrets(self) -> Iterator[str]:
-        """Its passwords, as they are written and as they are meant."""
+        """Yield its passwords, as they are written and decoded."""
         for parts in _split(self.get_secret_value()):
             yield from (parts.password or "", unquote(parts.password or ""))
 
 
 class SecretAddress(SecretUrl):
-    """A web address that prints without its password and its query, in which a key may stand."""
+    """A web address that prints without its password and its query, which may have a key."""
 
     def _display(self) -> str:
         """Return what `str` and `repr` show."""
@@ -76,7 +76,7 @@ class SecretAddress(SecretUrl):
         return mask_url(address) + (f"?{MASK}" if question else "")
 
     def secrets(self) -> Iterator[str]:
-        """Its passwords, and what its query says."""
+        """Yield its passwords, and the values of its query."""
         yield from super().secrets()
         for parts in _split(self.get_secret_value()):
             yield from (value for _, value in parse_qsl(parts.query))
@@ -171,9 +171,9 @@ def is_sentinel(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sentinels:
-    """What an address like ``sentinel://user:password@a:26379/0;sentinel://b:26379`` says.
+    """The parts of an address like ``sentinel://user:password@a:26379/0;sentinel://b:26379`` says.
 
-    As kombu reads it: the first part holds user, password and database of the master, every part a Sentinel's place.
+    Read as by kombu: the first part holds user, password and database of the master, every part a Sentinel's place.
     """
 
     places: tuple[tuple[str, int], ...]
@@ -265,10 +265,10 @@ def _socket_url(url: str, *, scheme: str, database: dict[str, str]) -> str:
 
 
 def unverified_hosts(url: str) -> tuple[str, ...]:
-    """The hosts whose certificate an address (several joined by ;) wants not to be verified, in their order."""
+    """Return the hosts of an address (several joined by ;) whose certificate is not to be verified, in their order."""
     found = [urlsplit(one) for one in _NEXT_URL.split(url)]
-    asked = [(one.hostname, dict(parse_qsl(one.query.lower()))) for one in found if one.scheme.startswith("rediss")]
-    return tuple(host for host, options in asked if host and _is_loose(options))
+    hosts = [(one.hostname, dict(parse_qsl(one.query.lower()))) for one in found if one.scheme.startswith("rediss")]
+    return tuple(host for host, options in hosts if host and _is_loose(options))
 
 
 def _is_loose(options: Mapping[str, str]) -> bool:
@@ -277,7 +277,7 @@ def _is_loose(options: Mapping[str, str]) -> bool:
 
 
 def plain_hosts(url: str) -> tuple[str, ...]:
-    """The other hosts that an address (several joined by ;) speaks to without encryption, in their order."""
+    """Return the remote hosts of an address (several joined by ;) that are reached without encryption."""
     found = [urlsplit(one) for one in url.split(";")]
     hosts = [one.hostname for one in found if one.scheme in ("redis", "amqp", "sentinel", "redis+cluster")]
     return tuple(
@@ -336,7 +336,7 @@ def read_object(value: object) -> object:
 
 
 ENVIRONMENT_PREFIX = "ACTS_"
-"""What the name of every environment variable of ours begins with."""
+"""Prefix of the name of every environment variable of ours."""
 
 
 class AddressSettings(BaseSettings):

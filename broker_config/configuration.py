@@ -47,7 +47,7 @@ EXECUTE_BACKGROUND = "acts.execute_background"
 """Runs one fire-and-forget call (SPEC R5)."""
 
 SEVERAL = ".several"
-"""Ends the name of what is no task but a message that carries several tasks of the name before it."""
+"""Suffix of a message's name that carries several tasks of the name before it."""
 
 
 def queue_names(settings: Settings) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ _OF_KOMBU = ("_kombu.", "unacked", "celeryev", "celery.pidbox", "reply.celery.pi
 
 
 def owner_of(name: str, settings: Settings) -> str | None:
-    """Return whose queue, or key of the same server, has that name, where it is none for an activity."""
+    """Return who owns a queue, or a key of the same server, of that name; None if an activity may use it."""
     for field in ("queue_instances", "queue_delegates", "queue_background", "queue_reports"):
         if name == getattr(settings, field):
             return f"the engine (ACTS_{field.upper()})"
@@ -183,7 +183,7 @@ def queue_prefix(settings: Settings) -> str:
 
 
 def _broker(url: str) -> dict[str, object]:
-    """The broker's address, and what its certificate is held against."""
+    """Return the broker's address, and how its certificate is verified."""
     if scheme_of(url) != "amqps":
         return {"broker_url": url, **_encryption("broker_use_ssl", url)}
     # kombu hands none of these on to py-amqp, which looks at the name in a certificate only when it is given one.
@@ -253,8 +253,8 @@ def _watching(settings: Settings) -> dict[str, object]:
 
 
 def _mailboxes(broker_url: str) -> dict[str, object]:
-    """Mailboxes that do not expire, in Redis: kombu would need a script for that, and who may run scripts may hold the
-    server. They are removed when they are closed.
+    """Make mailboxes in Redis that do not expire: kombu would need a script for that, and a user who may run scripts
+    can block the server. They are removed when they are closed.
     """
     if scheme_of(broker_url).startswith("amqp"):
         return {}

@@ -1,7 +1,7 @@
 """A Redis-compatible server for the time of a `with` block: no port, no file, no process stays behind.
 
 It listens on a unix socket alone, inside a directory that only this user may enter, keeps nothing on disk,
-and ends with us however we end (`GuardedProcess`).
+and ends with its user however that ends (`GuardedProcess`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from typing import IO, Final, Self
 from . import limits
 from .errors import ServerUnavailable
 
-# A child process that cannot be left behind: it ends when we end, also by SIGKILL, and its files go with it.
+# A child process that cannot be left behind: it ends when its parent ends, also by SIGKILL, and its files go with it.
 #
-# The child runs under a guardian (`guardian.py`), a tiny process in a session of its own that notices our
+# The child runs under a guardian (`guardian.py`), a tiny process in a session of its own that notices the parent's
 # death. The price is one short-lived Python process of some milliseconds' start-up.
 
 _GUARDIAN = str(Path(__file__).with_name("guardian.py"))
@@ -38,7 +38,7 @@ _GUARDIAN = str(Path(__file__).with_name("guardian.py"))
 def guarded(
     command: Sequence[str], control: socket.socket, *, grace_seconds: float, directory: Path | None = None
 ) -> list[str]:
-    """The command line that runs a command under a guardian of this process, as `guardian.py` says.
+    """Return the command line that runs a command under a guardian of this process (see `guardian.py`).
 
     `control` is the end of a socket pair that the guardian inherits; standard input and output are the command's.
     """

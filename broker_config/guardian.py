@@ -68,8 +68,8 @@ def _guard(pid: int, *, listen: list[int], wakeup: int, grace_seconds: float) ->
         timeout_ms = None if kill_at is None else max(0, round((kill_at - time.monotonic()) * 1000))
         ready = _readable([wakeup] if stopping else [wakeup, *listen], timeout_ms)
         received = os.read(wakeup, 512) if wakeup in ready else b""
-        told = bool({signal.SIGTERM, signal.SIGHUP} & set(received)) or any(fd in ready for fd in listen)
-        if told and not stopping:
+        must_stop = bool({signal.SIGTERM, signal.SIGHUP} & set(received)) or any(fd in ready for fd in listen)
+        if must_stop and not stopping:
             stopping = True
             _signal_group(pid, signal.SIGTERM)
             kill_at = time.monotonic() + grace_seconds
@@ -79,7 +79,7 @@ def _guard(pid: int, *, listen: list[int], wakeup: int, grace_seconds: float) ->
 
 
 def _readable(descriptors: list[int], timeout_ms: int | None) -> list[int]:
-    """Wait for one of them at least; they may be any numbers, where `select` takes those below 1,024 alone."""
+    """Wait until one of the descriptors is readable; unlike `select`, numbers above 1,023 are allowed."""
     waiting = select.poll()
     for descriptor in descriptors:
         waiting.register(descriptor, select.POLLIN)

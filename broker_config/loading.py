@@ -1,4 +1,4 @@
-"""Reading the settings: arguments, environment, `.env`, defaults; and what is wrong with them, a line for each."""
+"""Reading the settings: arguments, environment, `.env`, defaults; each problem is one line."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def load(*, env_file: Path | str | None = FOUND, **overrides: object) -> Setting
 
 
 def left_out(environment: Mapping[str, str]) -> list[str]:
-    """The settings that the `.env` in the current folder gives and that do not count, since that file is not named."""
+    """Return the settings of a `.env` in the current folder that do not count, because nobody has named that file."""
     if environment.get(ENV_FILE) or not FOUND.is_file():
         return []
     set_elsewhere = {name.upper() for name in environment}
@@ -72,7 +72,7 @@ def left_out(environment: Mapping[str, str]) -> list[str]:
 
 
 def _may_be_found(field: FieldInfo, text: str) -> bool:
-    """Whether a file that merely lies here may give a setting this value."""
+    """Say whether a `.env` that nobody has named may give a setting this value."""
     match mark(field, "found"):
         case "any":
             return True
@@ -88,7 +88,7 @@ def _may_be_found(field: FieldInfo, text: str) -> bool:
 
 
 def mark(field: FieldInfo, name: str) -> object:
-    """What the metadata of a setting says of it; None where it says nothing."""
+    """Return one mark of a setting's metadata, or None."""
     return field.json_schema_extra.get(name) if isinstance(field.json_schema_extra, dict) else None
 
 
@@ -121,10 +121,10 @@ def unknown_variables(environment: Mapping[str, str], *, env_file: Path | str | 
     if env_file is not None and Path(env_file).is_file():
         names |= set(dotenv_values(env_file))
     # Names match whatever their case, as they do when settings are read.
-    strangers = sorted(
+    unknown = sorted(
         name for name in names if name.upper().startswith(ENVIRONMENT_PREFIX) and name.upper() not in known
     )
-    return {name: next(iter(difflib.get_close_matches(name.upper(), known, n=1)), None) for name in strangers}
+    return {name: next(iter(difflib.get_close_matches(name.upper(), known, n=1)), None) for name in unknown}
 
 
 _SHAPES: Final = {
@@ -133,7 +133,7 @@ _SHAPES: Final = {
     PREFIX_PATTERN: "should be of letters, digits, hyphens, dots, colons and _",
     VISIBLE_PATTERN: "should hold no control characters",
 }
-"""What a setting looks like, by the pattern that it has to match."""
+"""The shape of a value, by the pattern of its setting."""
 _TYPES: Final = {
     "int_parsing": "should be a whole number",
     "int_type": "should be a whole number",
@@ -142,11 +142,11 @@ _TYPES: Final = {
     "byte_size": "should be a size, such as 1048576 or 64MiB",
     "byte_size_unit": "should be a size, such as 1048576 or 64MiB",
 }
-"""What it should be, by pydantic's name for the error."""
+"""The right kind of value, by pydantic's name of the error."""
 
 
 def _worded(detail: ErrorDetails) -> str:
-    """What is wrong with a value, and what it should be."""
+    """Say what is wrong with a value, and what it should be."""
     if detail["type"] == "string_pattern_mismatch" and (shape := _SHAPES.get(detail["ctx"]["pattern"])) is not None:
         return shape
     message = " ".join(detail["msg"].removeprefix("Value error, ").removeprefix("Input ").split())

@@ -1,4 +1,4 @@
-"""The settings of MCP servers whose tools workers carry out: how each is started or reached, and its keys."""
+"""The settings of MCP servers whose tools workers call: how each is started or reached, and its keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .models import NAME_PATTERN
 from .tokens import AccessToken, ActingSettings, Right, checked_tokens, read_tokens
 
 MCP_RIGHTS: Final[tuple[Right, ...]] = ("read", "submit", "decide", "control", "all")
-"""What a token of `acts mcp` admits."""
+"""Rights that a token of `acts mcp` may have."""
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SERVER_NAME: Final = r"^[A-Za-z0-9_-]{1,64}$"
@@ -33,7 +33,7 @@ class McpServer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     type: Literal["stdio", "http", "streamable-http"] | None = None
-    """What the other keys say already; MCP clients write it."""
+    """Written by MCP clients; the other keys say the same."""
     command: str | None = Field(None, min_length=1)
     args: tuple[SecretStr, ...] = ()
     env: dict[str, SecretStr] = {}
@@ -42,21 +42,21 @@ class McpServer(BaseModel):
     url: SecretStr | None = None
     headers: dict[str, SecretStr] = {}
     trusted: bool = False
-    """Whether nobody else writes to its results; else they have the source `mcp.NAME` (SPEC R16.1)."""
+    """Whether its results are free of other people's text; if not, their source is `mcp.NAME` (SPEC R16.1)."""
     timeout_seconds: float = Field(60, gt=0)
     """How long one attempt of a call may take."""
     retries: int = Field(0, ge=0)
-    """Attempts after the first, where the server ended, hung or could not be reached."""
+    """Further attempts if the server ended, hung or could not be reached."""
     max_concurrency: int | None = Field(None, gt=0)
-    """Calls of one tool at work at a time, over all workers."""
+    """Calls of one tool that run at a time, over all workers."""
     stateless: bool = False
-    """Whether its calls need no session: runs share one then, else each has its own."""
+    """Whether runs share one session; if not, each run has its own."""
     max_sessions: int = Field(16, gt=0)
-    """Runs that have a session with it in one worker process at a time."""
+    """Sessions of runs in one worker process at a time."""
     idle_seconds: float = Field(3600, gt=0)
-    """After so long without a call the session of a run is closed."""
+    """Seconds without a call after which the session of a run is closed."""
     queue: str | None = Field(None, pattern=NAME_PATTERN, max_length=200)
-    """The queue of the workers that have this server; None: whichever worker has the instance."""
+    """The queue of the workers that have this server; None: all workers have it."""
 
     @model_validator(mode="after")
     def _check_way(self) -> Self:
@@ -79,14 +79,14 @@ class McpServer(BaseModel):
         return dict(as_json(self, in_clear))
 
     def masked(self) -> dict[str, object]:
-        """Fit to be shown: of `args`, `env` and `headers` no value, of the address no password and no query."""
+        """Return it as JSON with masked values of `args`, `env` and `headers`; the address has no password and query."""
         shown = as_json(self, masked)
         if self.url is not None:
             shown["url"] = mask_url(self.url.get_secret_value().partition("?")[0])
         return {key: value for key, value in shown.items() if value not in (None, {}, [])}
 
     def secrets(self) -> list[str]:
-        """What must not be shown wherever it turns up: values, as written and as their variables have them."""
+        """Return what must never be shown: values, as they are written and as their variables have them."""
         kept = [one.get_secret_value() for one in (*self.env.values(), *self.headers.values())]
         url = self.url.get_secret_value() if self.url is not None else ""
         parts = urlsplit(url)
@@ -97,7 +97,7 @@ class McpServer(BaseModel):
 
 
 def expanded(text: SecretStr, name: str) -> str:
-    """A text of server `name` with the variables that it names. Raises `NotConfigured` where one is not set."""
+    """Fill variables into a text of server `name`. Raises `NotConfigured` for a variable that is not set."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in os.environ:
@@ -150,5 +150,5 @@ class McpSettings(ActingSettings):
     )
 
     def read_mcp_tokens(self) -> tuple[AccessToken, ...]:
-        """The tokens, read from their file where one is named. Raises `SettingsError`."""
+        """Read the tokens, from their file if one is named. Raises `SettingsError`."""
         return read_tokens(self.mcp_tokens, "MCP_TOKENS", MCP_RIGHTS)

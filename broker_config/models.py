@@ -1,4 +1,4 @@
-"""The settings of one model: where it is asked, with which key, and what is asked in its stead (SPEC R13.11)."""
+"""The settings of one model: its address, its key, and its fallbacks (SPEC R13.11)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OWN_KEYS = frozenset(
         *("temperature", "top_p", "seed", "stop", "stop_sequences", "reasoning_effort", "n"),
     )
 )
-"""What a request's body gets from the engine, from `config` or from other settings."""
+"""Fields of a request that the engine, `config` or other settings fill in."""
 
 
 def _read_extra_body(value: object) -> str | None:
@@ -45,9 +45,9 @@ def _read_extra_body(value: object) -> str | None:
 
 
 Wire = Literal["json", "tools"]
-"""How a model is told of tools, and calls them."""
+"""How tools are described to a model, and how it calls them."""
 ExtraBody = Annotated[str | None, BeforeValidator(_read_extra_body)]
-"""What a model's requests have besides, as the text of a JSON object."""
+"""Further fields of a model's requests, as the text of a JSON object."""
 _Rate = Annotated[Decimal, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
@@ -98,21 +98,21 @@ class ConfiguredModel(BaseModel):
     base_url: BaseUrl | None = None
     api_key: ApiKey | None = None
     context_tokens: int | None = Field(None, gt=0)
-    """How many tokens it reads at once, its answer included; None where that is not known."""
+    """Tokens that it reads at once, its answer included; None: not known."""
     max_output_tokens: int | None = Field(None, gt=0)
-    """How many tokens an answer of it may have where a `config` does not say."""
+    """Tokens that an answer may have if a `config` does not say."""
     price: OptionalPrice = None
-    """What it costs; None where that is not known, or as the public list of prices has it."""
+    """Its price; None: as in the public list of prices, if it is there."""
     extra_body: ExtraBody = None
-    """What its requests have besides."""
+    """Further fields of its requests."""
     recording: str | None = Field(None, min_length=1)
-    """The file in which its answers are kept, and from which they are given again for the same request."""
+    """The file that keeps its answers, and answers the same request again."""
     enforce: Enforce = "auto"
     """`auto`: of the answer's schema what its provider can enforce; `json`: JSON mode; `off`: nothing."""
     profile: ProfileName | None = None
-    """Whose rules hold for what is enforced; None: those of its host."""
+    """The rules by which schemas are enforced; None: those of its host."""
     wire: Wire = "json"
-    """How it is told of tools: in the messages, or as functions of the provider's own tool calling (SPEC R12.6)."""
+    """How tools are described: in the messages, or as functions of the provider's tool calling (SPEC R12.6)."""
     pictures: bool | None = None
     """Whether the model sees pictures that tools return; None: yes for OpenAI and Anthropic."""
     fallbacks: tuple[str, ...] = ()
@@ -126,12 +126,12 @@ class ConfiguredModel(BaseModel):
 
     @property
     def provider(self) -> str:
-        """Who is asked: the name before the colon."""
+        """Name of the provider, before the colon."""
         return self.model.partition(":")[0]
 
     @property
     def name(self) -> str:
-        """What the provider calls it: the name behind the colon."""
+        """Name of the model at its provider, behind the colon."""
         return self.model.partition(":")[2]
 
     @property
@@ -150,7 +150,7 @@ class ConfiguredModel(BaseModel):
         return self.masked().items()
 
     def secrets(self) -> Iterator[str]:
-        """What must not be shown wherever it turns up."""
+        """Yield what must never be shown."""
         yield from secrets_of_body(self.extra_body)
         yield from self.base_url.secrets() if self.base_url is not None else ()
         yield from (self.api_key.get_secret_value(),) if self.api_key is not None else ()
@@ -161,12 +161,12 @@ class ConfiguredModel(BaseModel):
 
 
 def masked_body(extra_body: str | None) -> dict[str, str] | None:
-    """What a model's requests have besides, without the values, which may be secret."""
+    """Return the further fields of requests without their values, which may be secret."""
     return None if extra_body is None else dict.fromkeys(json.loads(extra_body), MASK)
 
 
 def secrets_of_body(extra_body: str | None) -> Iterator[str]:
-    """The values among them that are keys: by their name, or as long as one."""
+    """Yield the values that are keys, by their name or their length."""
     waiting: list[tuple[str, object]] = [("", json.loads(extra_body))] if extra_body is not None else []
     while waiting:
         name, value = waiting.pop()
@@ -179,11 +179,11 @@ def secrets_of_body(extra_body: str | None) -> Iterator[str]:
 
 
 def has_credentials(value: SecretUrl | None) -> bool:
-    """Whether an address holds a user or a password."""
+    """Say whether an address has a user or a password."""
     return value is not None and "@" in urlsplit(value.get_secret_value()).netloc
 
 
 def missing_fallbacks(models: Mapping[str, ConfiguredModel], own: Collection[str]) -> str:
-    """The names of fallbacks that no model has; empty where there are none."""
+    """Return the names of fallbacks that no model has, or an empty text."""
     named = {*own, *(name for model in models.values() for name in model.fallbacks)}
     return ", ".join(sorted(named - models.keys()))

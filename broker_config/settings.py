@@ -68,7 +68,7 @@ UI_RIGHTS: Final[tuple[Right, ...]] = (*LOCAL_RIGHTS, "own")
 
 
 class UiSettings(ActingSettings):
-    """The settings of `acts ui`."""
+    """Settings of `acts ui`."""
 
     ui_tokens: Annotated[SecretStr, checked_tokens(UI_RIGHTS)] | None = setting(
         None,
@@ -93,11 +93,11 @@ class UiSettings(ActingSettings):
 
     @property
     def for_reading(self) -> Self:
-        """The settings with which `acts ui` reads runs."""
+        """Settings with which `acts ui` reads runs."""
         return self if self.ui_redis_url is None else self.model_copy(update={"redis_url": self.ui_redis_url})
 
     def read_ui_tokens(self) -> tuple[AccessToken, ...]:
-        """The tokens, read from their file where one is named. Raises `SettingsError`."""
+        """Read the tokens, from their file if one is named. Raises `SettingsError`."""
         return read_tokens(self.ui_tokens, "UI_TOKENS", UI_RIGHTS)
 
 
@@ -105,7 +105,7 @@ class UiSettings(ActingSettings):
 
 
 class WatchingSettings(AddressSettings):
-    """The settings that say what workers show of themselves, and where."""
+    """Settings of task events, health and metrics."""
 
     send_events: bool = setting(True, "Send Celery's task events. Flower and exporters read them.", FOUND)
     health_folder: str | None = setting(
@@ -132,7 +132,7 @@ QueueName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=200)]
 
 
 class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
-    """The settings of one process, frozen; the module's text tells names and precedence."""
+    """The settings of one process, frozen; the module's docstring has names and precedence."""
 
     activities: CommaSeparated = setting(
         (), "Modules or .py files that register activities and delegates, separated by commas."
@@ -320,7 +320,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         return self
 
     def find_model(self, name: str | None) -> ConfiguredModel | None:
-        """The model of that name, by default that of `ACTS_MODEL`, which goes by `provider:name` and by `name`."""
+        """Find a model by its name; by default that of `ACTS_MODEL`, which has the names `provider:name` and `name`."""
         default = self.default_model
         if name is None or name in self.models:
             return default if name is None else self.models[name]
@@ -328,7 +328,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
 
     @property
     def default_model(self) -> ConfiguredModel | None:
-        """The model that is asked where no other is named."""
+        """The model of requests that name none."""
         if self.model is None:
             return None
         own = {name: getattr(self, f"model_{name}") for name in ConfiguredModel.model_fields if name != "model"}
@@ -349,7 +349,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         return self.masked().items()
 
     def secrets(self) -> frozenset[str]:
-        """What must not be shown wherever it turns up: passwords and queries of addresses, keys, tokens."""
+        """Return what must never be shown: passwords and queries of addresses, keys, tokens."""
         kept = [*secrets_of_body(self.model_extra_body)]
         for name in type(self).model_fields:
             match getattr(self, name):

@@ -1,8 +1,8 @@
-"""Tokens: who enters a server of ours by which token, and what that admits.
+"""Tokens: who may use one of our servers, and with which rights.
 
 A setting has them as NAME:RIGHTS:TOKEN, separated by commas or lines, or names a file of such lines as @FILE. The name
-is who acts, in the audit trail too: two tokens of one name are one principal, so that one can take the other's place.
-Limits may stand behind the token, as in NAME:RIGHTS:TOKEN:runs=5+money=2.50.
+is the actor, in the audit trail too: two tokens of one name are one principal, so that one can replace the other.
+Limits may follow the token, as in NAME:RIGHTS:TOKEN:runs=5+money=2.50.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .errors import SettingsError
 from .limits import LEAST_CHARACTERS, NAME_CHARACTERS, SHORTEST_KEY
 
 Right = Literal["read", "submit", "decide", "control", "all", "own"]
-"""What a token admits: to look; to submit runs; to decide on what is held for a person; to pause, cancel, retry and
-fork runs; all runs, and not only those of its name; of all runs only those of its name.
+"""A right of a token: to look; to submit runs; to decide on held calls; to pause, cancel, retry and fork runs; to see
+all runs; to see only the runs of its name.
 """
 _FILE: Final = "@"
 _FORM: Final = "NAME:RIGHTS:TOKEN, such as ann:decide+control:TOKEN"
@@ -41,7 +41,7 @@ _MAKE: Final = "python -c 'import secrets; print(secrets.token_urlsafe())' makes
 
 @dataclass(frozen=True, slots=True)
 class TokenLimits:
-    """What somebody may have under way, and take on one day (UTC); None is no limit."""
+    """Limits of an identity: runs at a time, and use on one day (UTC); None is no limit."""
 
     runs: int | None = None
     """Runs under way at a time."""
@@ -62,7 +62,7 @@ NO_LIMITS: Final = TokenLimits()
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who somebody is, as a token has shown it: not what anybody says of himself."""
+    """A name that a token proves, with its limits."""
 
     name: str
     limits: TokenLimits = NO_LIMITS
@@ -86,13 +86,13 @@ class AccessToken:
 
 
 class ActingSettings(AddressSettings):
-    """Settings under which a server of ours acts for those who enter."""
+    """Settings under which a server acts for its users."""
 
     _identity: Identity | None = PrivateAttr(None)
 
     @property
     def identity(self) -> Identity | None:
-        """Who acts under these settings, where a token has shown it. No variable, argument or file sets it."""
+        """The identity that a token has proved; no variable, argument or file sets it."""
         return self._identity
 
     def acting_for(self, name: str, identity: Identity | None) -> Self:
@@ -114,7 +114,7 @@ def checked_tokens(rights: Sequence[Right]) -> AfterValidator:
 
 
 def read_tokens(setting: SecretStr | None, name: str, rights: Sequence[Right]) -> tuple[AccessToken, ...]:
-    """The tokens of a setting of that name, which may have these rights. Raises `SettingsError`."""
+    """Read the tokens of a setting, which may have these rights. Raises `SettingsError`."""
     if setting is None:
         return ()
     text = setting.get_secret_value()
@@ -148,8 +148,8 @@ def _tokens(text: str, admitted: Sequence[Right]) -> Iterator[AccessToken]:
         rights, token = more[0].split("+"), more[1]
         if not name or not name.isprintable() or len(name) > NAME_CHARACTERS:
             raise ValueError(f"token {number}: its name should have 1 to {NAME_CHARACTERS} visible characters")
-        if strange := [right for right in rights if right not in admitted]:
-            raise ValueError(f"token {number} ({name}): {strange[0]!r:.40} is no right: {', '.join(admitted)}")
+        if unknown := [right for right in rights if right not in admitted]:
+            raise ValueError(f"token {number} ({name}): {unknown[0]!r:.40} is no right: {', '.join(admitted)}")
         if len(token) < LEAST_CHARACTERS or not (token.isascii() and token.isprintable()) or " " in token:
             raise ValueError(
                 f"token {number} ({name}): should have {LEAST_CHARACTERS} or more ASCII characters; {_MAKE}"
@@ -181,9 +181,9 @@ def check_signing_key(secret: SecretStr) -> SecretStr:
 
 
 def signing_key(secret: str) -> bytes:
-    """The key that a secret stands for: `whsec_` and base64, or the text itself.
+    """Return the key that a secret means: `whsec_` and base64, or the text itself.
 
-    Raises `ValueError` where it is too short, or is not what it begins as; the error does not show it.
+    Raises `ValueError`, which does not show it, for a short key or wrong base64.
     """
     key = secret.encode()
     if secret.startswith(_PREFIX):

@@ -1,8 +1,8 @@
-"""The actions: what can be done to a run from outside, each declared once.
+"""Actions: what a user can do to a run, each declared once.
 
 The commands of the command line, the routes of the pages and the tools of the MCP server are made from `ACTIONS`. A
-function is one action: its parameters are the action's, its documentation is the command's help, and it returns what an
-answer says besides the run's status. No library is loaded until an action is used, so that `acts --help` is fast.
+function is one action: its parameters are the action's, its documentation is the command's help, and it returns what
+the answer has besides the run's status. No library is loaded until an action is used, so that `acts --help` is fast.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
     from .client.run import Run
 
 Done = dict[str, Any]
-"""What an answer says besides the run and its status."""
+"""Fields of an answer besides the run and its status."""
 DoneT = TypeVar("DoneT", bound=Callable[..., Done])
 _MOMENT: Final = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Action:
-    """Something that can be done to a run."""
+    """One thing that a user can do to a run."""
 
     name: str
     right: Right
-    """What a token must admit."""
+    """The right that a token must have."""
     do: Callable[..., Done]
-    """Does it to a run, with its parameters by name."""
+    """Does it to a run; takes its parameters by name."""
     summary: str
-    """The line that a list of commands has; empty where there is no command."""
+    """The line in the list of commands; empty without a command."""
     served: tuple[str, ...] | None
-    """The parameters that may come over HTTP; None where the action may not."""
+    """Parameters that HTTP requests may have; None if HTTP does not offer the action."""
 
     @property
     def help(self) -> str:
-        """The help of its command."""
+        """Help of the command."""
         return inspect.getdoc(self.do) or ""
 
     @cached_property
     def parameters(self) -> type[BaseModel]:
-        """The model of what may come over HTTP. It is strict: nothing that was asked for is left out."""
+        """The model of a request over HTTP. It is strict, so that no field of a request is ignored."""
         from pydantic import ConfigDict, create_model
 
         hints, known = get_type_hints(self.do, localns={"Run": Any}), inspect.signature(self.do).parameters
@@ -61,15 +61,15 @@ class Action:
         return create_model(self.name, __config__=config, **fields)
 
     def read(self, body: Any) -> dict[str, Any]:
-        """The parameters of a body. Raises `BadBody`."""
+        """Read the parameters of a body. Raises `BadBody`."""
         from pydantic import ValidationError
 
         try:
-            given = self.parameters.model_validate(body)
+            parameters = self.parameters.model_validate(body)
         except ValidationError as error:
             wrong = (f"{'/'.join(map(str, each['loc'])) or 'the body'}: {each['msg']}" for each in error.errors())
             raise BadBody(f"{self.name} is not asked for in this way: {'; '.join(wrong)}") from None
-        return {name: getattr(given, name) for name in self.served or ()}
+        return {name: getattr(parameters, name) for name in self.served or ()}
 
 
 ACTIONS: Final[dict[str, Action]] = {}
@@ -148,15 +148,15 @@ def retry(
     dry: bool = False,
     **skipped: Any,
 ) -> Done:
-    """Do the failed calls of RUN again, in RUN itself, and decide anew on what was skipped for them.
+    """Run the failed calls of RUN again, in RUN itself, and decide anew on what was skipped for them.
 
     A run that has ended goes on. Calls that have used what is written anew are stale: they are named, and --downstream
-    carries them out again. Calls that were sent and forgotten are sent again by `acts dead resend`.
+    runs them again. Calls that were sent and forgotten are sent again by `acts dead resend`.
 
     Exit codes: 0 under way, 2 the value does not fit, 3 no server, 4 no such run, or nothing to do again.
     """
     if effects and not downstream:
-        raise BadBody("effects says what downstream carries out again: give both")
+        raise BadBody("effects says what downstream runs again: give both")
     do = run.would_retry if dry else run.retry
     return do(call=call, instance=instance, downstream=downstream, effects=effects, **skipped).to_dict()
 
@@ -201,7 +201,7 @@ def cancel(run: Run) -> Done:
 def fork(run: Run, *, at: str | None = None, paused: bool = False) -> Done:
     """Begin a new run from what RUN is now, or was at a past message, and print its id.
 
-    Calls that had ended then are not carried out again, also those that had failed (use `acts retry`); all others are.
+    Calls that had ended then do not run again, also those that had failed (use `acts retry`); all others are.
     RUN itself does not change.
 
     Exit codes: 0 forked, 3 no server, 4 no such run.
@@ -257,7 +257,7 @@ def delete(run: Run, *, instances: tuple[str, ...] = (), foreign: bool = False) 
 
     With --instance only what RUN, which has ended, holds of that instance: its messages, calls, files, child runs and
     dead letters. Without RUN the same of every run that has ended, or of those that the options choose: they are listed
-    first, too. It is said what may hold data of it and stays.
+    first, too. What may hold data of it and stays is printed.
 
     Exit codes: 0 deleted, or listed, 3 no server, 4 no such run, or it is not over.
     """
