@@ -79,7 +79,7 @@ class McpServer(BaseModel):
         return dict(as_json(self, in_clear))
 
     def masked(self) -> dict[str, object]:
-        """Return it as JSON with masked values of `args`, `env` and `headers`; the address has no password and query."""
+        """Return it as JSON with masked values of `args`, `env` and `headers`, and no password or query."""
         shown = as_json(self, masked)
         if self.url is not None:
             shown["url"] = mask_url(self.url.get_secret_value().partition("?")[0])
