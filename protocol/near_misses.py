@@ -1,7 +1,4 @@
-"""Texts that read as references and are none, and what was meant (SPEC R6.7, R12.6b).
-
-A text may be a reference itself, hold references, or name a place that a reader may know.
-"""
+"""Near misses: texts that look like references and are none, and what was probably meant (SPEC R6.7, R12.6b)."""
 
 from __future__ import annotations
 
@@ -25,10 +22,10 @@ from .references import DAGGER, Expression, Path, Reference, expression_in, is_e
 from .schemas.walk import named_below, parts_of
 from .templates import OPENING, Template, bare, meaning
 
-# Embedded references: what was meant to be read in the middle of a text, and the text as a template (SPEC R2.6).
+# Embedded references: places in the middle of a text, and the text as a template (SPEC R2.6).
 
 Meant = Callable[[str], Reference | None]
-"""The place that a name without a dagger means, if any."""
+"""Finds the place that a name without a dagger means."""
 
 
 class PlaceForm(Enum):
@@ -58,8 +55,10 @@ them.
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """What was meant to be read in a text: as it stands there, and what to write for it, in order; and the text in
-    which all of it is read.
+    """References that were meant inside a text.
+
+    `found` has them in order, each as it is written and as it should be; `corrected` is the whole text with all of them
+    right.
     """
 
     found: tuple[tuple[str, str], ...]
@@ -174,14 +173,17 @@ class NamedPlaces(ABC):
 
     @abstractmethod
     def is_named(self, place: Reference) -> bool:
-        """The same but for what calls write above it: they need not write anything there."""
+        """Whether a value is at a place, or a call writes there or below it.
+
+        A call that writes above the place need not write anything there.
+        """
 
     @cached_property
     def _others(self) -> list[str]:
         return sorted({*self.kinds(), KIND} - {"state"})[: limits.SLIPS_MOST_KINDS]
 
     def meant(self, text: str) -> Reference | None:
-        """The known place with a path that a text names without a dagger, with or without its kind."""
+        """The known place that a text names without a dagger, with or without its kind."""
         path = _path_in(text.strip().removeprefix(DAGGER).removeprefix("."))
         if path is None:
             return None
@@ -190,7 +192,7 @@ class NamedPlaces(ABC):
 
 
 def _path_in(text: str) -> Path | None:
-    """The path that a text is from end to end."""
+    """The path of a text that is nothing else."""
     path: Path = ()
     position = 0
     while position < len(text):
@@ -203,43 +205,42 @@ def _path_in(text: str) -> Path | None:
     return path or None
 
 
-# Near misses: a text that reads as a reference, in whatever system's way, and is none (SPEC R2.2, R12.6b).
+# Near misses: texts that are references in some system and none in this one (SPEC R2.2, R12.6b).
 #
-# In a plan a slip is a finding. In a model's answer it is an error, so only what is certain counts there: not what
-# stands in brackets, and no place that is not known, but for a reference inside a longer text.
+# In a plan a near miss is a finding. In a model's answer it is an error, so there it has to be certain: a text in
+# brackets is none, nor is an unknown place, except in a reference inside a longer text.
 
 _TEMPLATES: Final = tuple(
     re.compile(pattern.replace("PATH", r"([^{}<>$\n]{1,200})"))
     for pattern in (r"\{\{PATH\}\}", r"\$\{PATH\}", r"\$\.?PATH\$?", r"\$\{\{PATH\}\}", r"%\{PATH\}")
 )
-"""A value as other systems name it: hardly ever anything else."""
+"""Templates of other systems, which are hardly ever meant as texts."""
 _BRACKETS: Final = tuple(
     re.compile(pattern.replace("PATH", r"([^{}<>$\n]{1,200})")) for pattern in (r"\{PATH\}", r"<PATH>", r"\[PATH\]")
 )
-"""What may be a text as well: it counts where what it names is known."""
+"""Templates that may be meant as texts: they count where they name a known place."""
 _PLACEHOLDER: Final = re.compile(r"\$([1-9][0-9]?)|#E([1-9][0-9]?)|<GENERATED>-([0-9]{1,2})")
-"""What other planners write for the result of a step: the first one is 1, 1 and 0."""
+"""Results of steps as other planners write them, counted from 1, 1 and 0."""
 _BARE: Final = re.compile(rf"{NAME}{STEP}+")
 
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """What is said of a text."""
+    """A text that was probably meant as a reference."""
 
     code: str
-    """Of the finding."""
+    """The code of the finding."""
     why: str
     remedy: str
     corrected: str | None
-    """The text as it was meant, where that is known."""
+    """The text that was meant, where it is known."""
 
 
 @dataclass(frozen=True)
 class NearMisses:
-    """Tells what is wrong with texts, by the places that there are.
+    """Finds near misses by the known places.
 
-    `is_shown` tells of a place whether whoever carries out the call sees it: then a template of another system may be
-    meant for them.
+    `is_shown` answers whether the code of the call sees a place: then a template of another system may be meant for it.
     """
 
     places: NamedPlaces
@@ -247,13 +248,13 @@ class NearMisses:
     is_certain: bool = False
 
     def of(self, text: str) -> NearMiss | None:
-        """The slip that a text is."""
+        """The near miss that a text is, if it is one."""
         if is_expression(text) or len(text) <= 2:
             return None
         return self._whole(text) or self._embedded(text)
 
     def _whole(self, text: str) -> NearMiss | None:
-        """What is said of a text that is nothing but a place."""
+        """The near miss of a text that is one place and nothing else."""
         said, stripped = f"has the text {shortened(text)!r}", text.strip()
         blank = expression_in(stripped) if text[:1].isspace() else None
         if blank is not None:
@@ -273,21 +274,22 @@ class NearMisses:
         return None
 
     def _is_path(self, text: str, place: Reference) -> bool:
-        """Whether a text is the path of a place, and not the name of a file or a host by chance: it begins with a kind,
-        or something is at this very place.
+        """Whether a text is the path of a place, and not by chance the name of a file or a host.
+
+        It begins with the kind, or something is at this very place.
         """
         kind = re.match(NAME, text)
         return (kind is not None and kind[0] == place.kind) or self.places.is_named(place)
 
     def _embedded(self, text: str) -> NearMiss | None:
-        """References inside a longer text."""
+        """The near miss of references inside a longer text."""
         if (found := as_template(text, self._read)) is None:
             return None
         why = f"has {found.found[0][0]!r} inside a text, where nothing is read"
         return NearMiss("ACT305", why, found.remedy, found.corrected)
 
     def _read(self, name: str, form: PlaceForm) -> Reference | None:
-        """What is meant to be read inside a text."""
+        """The place that is meant by a name inside a text."""
         if form is PlaceForm.BRACES and (self.is_certain or "." not in name):
             return None
         place = self.places.meant(name)
@@ -300,8 +302,9 @@ class NearMisses:
 
 
 def placeholder(text: str, count: int, written: Callable[[int], Sequence[Reference]]) -> NearMiss | None:
-    """The slip that a whole text is which stands for the result of a step in plans of other systems: `$1`, `#E1`,
-    `<GENERATED>-0`. `count` calls stand before its own, and `written` gives the places that one of them writes.
+    """The near miss of a text that is the result of a step in plans of other systems: `$1`, `#E1`, `<GENERATED>-0`.
+
+    `count` calls are listed before its own, and `written` gives the places that one of them writes.
     """
     if count == 0 or (match := _PLACEHOLDER.fullmatch(text)) is None:
         return None
@@ -317,22 +320,23 @@ def placeholder(text: str, count: int, written: Callable[[int], Sequence[Referen
 
 
 class Literals:
-    """Tells which texts of a value are meant as they stand: what its schema lists, or what has `"_literal": true` at
-    its place or above. What the schema says of a place is looked up once, however many texts are there.
+    """Finds texts of a value that are meant literally: the schema lists them, or has `"_literal": true` there or above.
+
+    The parts of the schema for a place are looked up once, however many texts are there.
     """
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema if isinstance(schema, dict) else {}
-        self._said: dict[Path, _SaidThere] = {}
+        self._said: dict[Path, _SchemaPart] = {}
 
     def has(self, at: Path, text: str) -> bool:
-        """Whether a text at a place is meant."""
+        """Whether a text at a place is meant literally."""
         said = self._at(
             tuple(min(segment, limits.MOST_FIRST) if isinstance(segment, int) else segment for segment in at)
         )
         return said.is_literal or text in said.listed
 
-    def _at(self, path: Path) -> _SaidThere:
+    def _at(self, path: Path) -> _SchemaPart:
         if path not in self._said:
             above = self._at(path[:-1]) if path else None
             if above is not None and (above.is_literal or not above.parts):
@@ -345,12 +349,12 @@ class Literals:
             parts = parts_of(below, self._schema)
             values = [one for part in parts for one in (part.get("const"), *_list(part.get("enum")))]
             is_literal = any(part.get("_literal") is True for part in parts)
-            self._said[path] = _SaidThere(parts, is_literal, {one for one in values if isinstance(one, str)})
+            self._said[path] = _SchemaPart(parts, is_literal, {one for one in values if isinstance(one, str)})
         return self._said[path]
 
 
-class _SaidThere(NamedTuple):
-    """What a schema says of some place."""
+class _SchemaPart(NamedTuple):
+    """The parts of a schema for one place."""
 
     parts: list[Any]
     is_literal: bool
@@ -362,7 +366,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def named_by(text: str, patterns: Iterable[re.Pattern[str]] = (*_TEMPLATES, *_BRACKETS)) -> str | None:
-    """What a text names that is a template from end to end."""
+    """The name inside a text that is a template and nothing else."""
     return next((match[1] for each in patterns if (match := each.fullmatch(text)) is not None), None)
 
 
@@ -370,11 +374,11 @@ def _slip(code: str, why: str, corrected: str) -> NearMiss:
     return NearMiss(code, why, f"write {corrected}", corrected)
 
 
-# Known places: where anything is, or may come to be, for any reader; and which of them a text was meant to name.
+# Known places: those that have a value, or may come to have one, for any reader.
 
 
 class KnownPlaces(Places, NamedPlaces):
-    """What the context of a submission holds and its calls write, in whatever instance."""
+    """The places that the context of a submission holds or its calls write, in any instance."""
 
     def __init__(self, plan: CheckedPlan, *, most_instances: int = limits.MOST_INSTANCES) -> None:
         context = plan.context
@@ -402,7 +406,7 @@ class KnownPlaces(Places, NamedPlaces):
         return any(fold.exists(place) for fold in self._folds) or is_promised(self._plan, place)
 
     def holder(self, place: Reference) -> str | None:
-        """An instance that holds a value at a place which nothing global has, or in which a call writes there."""
+        """An instance that has, or in which a call writes, a value at a place where nothing global is."""
         if self._plan.context.fold().exists(place):
             return None
         writers = {index for line in self._writers.lines(place) for index in line.calls[: limits.MOST_INSTANCES]}
@@ -414,5 +418,5 @@ class KnownPlaces(Places, NamedPlaces):
 
 
 def is_promised(plan: CheckedPlan, place: Reference) -> bool:
-    """Whether an input may come with a value at a place: its schema names the place, or one above (SPEC R6.3)."""
+    """Whether an input is promised at a place: its schema names the place, or one above (SPEC R6.3)."""
     return place.kind == KIND and Promises(plan.submission.context).name(place)

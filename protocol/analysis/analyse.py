@@ -1,6 +1,6 @@
-"""Analysis: everything that can be said of a valid submission before it runs, and is no error (SPEC R6.7).
+"""Analysis: all findings about a valid submission before it runs (SPEC R6.7).
 
-Each pass looks at the whole submission and gives its findings; none knows of another.
+Each pass looks at the whole submission, and is independent of the others.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def is_ignored(finding: Finding, ignored: Container[str]) -> bool:
 
 
 def ignored_in(config: object) -> frozenset[str]:
-    """What `config.ignore` names."""
+    """The codes and names in `config.ignore`."""
     named = config.get("ignore") if isinstance(config, dict) else None
     return frozenset(name for name in named if isinstance(name, str)) if isinstance(named, list) else frozenset()
 
@@ -53,7 +53,7 @@ _SEVERITIES: Final = ("warning", "info", "note")
 
 
 def _first(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Of each code the first."""
+    """The first findings of each code, and how many more there are."""
     for code, alike in groupby(findings, key=lambda finding: finding.code):
         found = tuple(alike)
         yield from found[: limits.MOST_OF_A_CODE]

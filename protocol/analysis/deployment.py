@@ -1,8 +1,8 @@
-"""Deployment: which calls of runs under way the contracts of code that is to come will not admit (SPEC R17.2).
+"""Deployment: which calls of runs under way the contracts of new code will not admit (SPEC R17.2).
 
 A call *will* be refused, should it begin, where no value of what is not known yet could put it right. It *may* be where
-not all that may come provably fits. What may come is what the writers promise, as far as the call's own tool admits it:
-else the call fails by that, and not for its code.
+some value that may come does not fit. What may come is what the writers promise, as far as the call's own tool admits
+it: otherwise the call fails by its tool, and not by its code.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from .. import limits
 from ..calls.call import Call, elements_of, list_problems
@@ -24,14 +23,18 @@ from ..plan.graph import Writers
 from ..plan.lanes import Lane
 from ..references import Expression, Reference
 from ..schemas import Schema
-from ..schemas.algebra import EVERYTHING, NOTHING, Algebra, Values, told
+from ..schemas.algebra import EVERYTHING, NOTHING, Algebra, Values, described
 from ..schemas.validation import holds_expression
 from ..state.fold import Fold
 from ..templates import Template, assumed_meaning
-from .type_flow import PlainParameters, Results, is_plain
+from .type_flow import Results
 
 Refuses = Callable[[Call, Mapping[str, Any], str], str | None]
 """Why code does not admit a call with resolved parameters that was checked under the contract of a mark."""
+_OF_EACH_PARAMETER: Final = frozenset(
+    ("$defs", "$schema", "_trust", "additionalProperties", "description", "properties", "required", "title", "type")
+)
+"""Keywords of contracts that speak of each parameter by itself."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ Verdict = tuple[bool, str] | None
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A call that will be refused by the code that is to come, or may be; or that its labels may hold."""
+    """A call that the new code will refuse, or may refuse, or that a person will have to decide on."""
 
     index: int | None
     """None where the model of a loop may still write it."""
@@ -72,29 +75,29 @@ class Refusal:
     is_certain: bool
     reason: str
     is_hold: bool = False
-    """Whether it is held for a person, by a label that the run does not know yet (SPEC R16.1)."""
+    """True where it is held for a person, by a label that the run does not know yet (SPEC R16.1)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The refusal as data."""
         refused = "held" if self.is_hold else "will" if self.is_certain else "may"
-        said = {name: getattr(self, name) for name in ("index", "instance", "tool", "code")}
-        return said | {"refused": refused, "reason": self.reason}
+        fields = {name: getattr(self, name) for name in ("index", "instance", "tool", "code")}
+        return fields | {"refused": refused, "reason": self.reason}
 
 
 @dataclass(frozen=True)
 class LanePart:
-    """The open calls of one lane, as they stand now."""
+    """The open calls of one lane."""
 
     instance: str | None
     fold: Fold
     calls: Sequence[Call]
-    """Those of the lane that have not ended."""
+    """The calls of the lane that have not ended."""
     shared: Sequence[Call] = ()
-    """Those of the global lane, where it is another one."""
+    """The calls of the global lane that have not ended, where that is another lane."""
     given: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """The parameters of calls that were resolved already: they were held, or are carried out for each element."""
+    """The parameters of calls that were resolved already: of held ones, and of those that run for each element."""
     ended: Mapping[int, Collection[int]] = field(default_factory=dict)
-    """Of calls that are carried out for each element, the numbers of those that have ended, from 0."""
+    """Call that runs for each element -> the numbers, from 0, of the elements that have ended."""
     at_work: Collection[int] = ()
     """The calls that code is at work on: they begin again only where their worker is lost."""
 
@@ -107,13 +110,12 @@ class Forecast:
         self._coming = coming
         self._algebra = Algebra(limits.DEPLOYMENT_BUDGET)
         self._results = Results(checked.tools, checked.returns, checked.delegates, self._algebra)
-        self._writers: dict[tuple[int, ...], Writers] = {}
-        self._kept: list[Sequence[Call]] = []
-        self._plain: dict[int, tuple[Call, PlainParameters | None]] = {}
+        self._writers: dict[tuple[int, ...], tuple[Sequence[Call], Writers]] = {}
+        """The identities of calls -> these calls, so that they keep their identities, and who writes where."""
         self._settled: dict[tuple[int, int, Expression], bool] = {}
         self._of_values: dict[tuple[Any, ...], Verdict] = {}
         self._of_results: dict[tuple[str, str], Verdict] = {}
-        self._taken: dict[tuple[str, str], Values] = {}
+        self._admitted: dict[tuple[str, str], Values] = {}
 
     def concerns(self, call: Call) -> bool:
         """Whether the code of a call changes."""
@@ -127,47 +129,40 @@ class Forecast:
 
     def of(self, part: LanePart) -> Iterator[Refusal]:
         """The calls of a lane that will be refused, or may be."""
-        concerned = [call for call in part.calls if self.concerns(call)]
-        if not concerned:
-            return
-        writers = self._writing(part)
-        for call in concerned:
-            found = self._of_call(call, part, writers)
-            if found is not None:
+        for call in filter(self.concerns, part.calls):
+            if (found := self._of_call(call, part)) is not None:
                 is_certain, reason = found
                 is_certain = is_certain and call.index not in part.at_work
                 yield Refusal(call.index, part.instance, call.tool, call.runner.name, is_certain, reason)
 
     def _writing(self, part: LanePart) -> Writers:
         """The open calls that may still write for a lane; lanes with the same ones share it."""
-        key = tuple(map(id, (*part.calls, *part.shared)))
+        calls = (*part.calls, *part.shared)
+        key = tuple(map(id, calls))
         if key not in self._writers:
-            self._kept.append((*part.calls, *part.shared))  # else another call may have the identity of one
-            shared = Writers(part.shared) if part.shared else None
-            self._writers[key] = Writers(part.calls, shared) if shared is not None else Writers(part.calls)
-        return self._writers[key]
+            self._writers[key] = calls, Writers(part.calls, Writers(part.shared) if part.shared else None)
+        return self._writers[key][1]
 
-    def _of_call(self, call: Call, part: LanePart, writers: Writers) -> Verdict:
+    def _of_call(self, call: Call, part: LanePart) -> Verdict:
         name = call.runner.name
         if name in self._coming.gone:
             return True, f"there is no code under the name {name!r} any more"
-        case = _Case(call, part, writers, self._coming.contracts[name], self._checked.contracts[name])
+        contract = self._coming.contracts[name]
+        case = _Case(call, part, self._writing(part), contract, self._checked.contracts[name])
         found = self._of_parameters(case)
-        if found is not None and found[0]:
+        if (found is not None and found[0]) or call.output is None:
             return found
-        of_result = self._of_result(call, case.contract)
+        if (call.tool, name) not in self._of_results:  # what the run expects of the result (SPEC R4.6)
+            self._of_results[call.tool, name] = self._of_result(call, contract)
+        of_result = self._of_results[call.tool, name]
         return of_result if found is None or (of_result is not None and of_result[0]) else found
 
     def _of_parameters(self, case: _Case) -> Verdict:
-        call, part, contract = case.call, case.part, case.contract
-        given = part.given.get(call.index)
+        call, contract = case.call, case.contract
+        given = case.part.given.get(call.index)
         if given is None:
-            known = partial(self._known, case)
-            plain = self._plain_of(case)
-            if plain is not None and plain.misfit(part.fold, known) == "":
-                return None
-            given = {key: _evaluated(value, known, part.fold) for key, value in call.parameters.items()}
-        for parameters in self._executions(case, given):
+            given = {key: self._evaluated(case, value) for key, value in call.parameters.items()}
+        for parameters in _executions(case, given):
             with_them = call.with_parameters(parameters)
             if (refuses := self._coming.refuses.get(contract.name)) and not holds_expression(parameters):
                 why = refuses(call, parameters, case.mark)
@@ -179,73 +174,74 @@ class Forecast:
                 return True, why  # else its own tool refuses it, whatever code there is
         return self._of_unknown(case, given) if holds_expression(given) else None
 
-    def _plain_of(self, case: _Case) -> PlainParameters | None:
-        call = case.call
-        if id(call) not in self._plain:
-            self._plain[id(call)] = call, PlainParameters.of(call, case.contract, case.mark)
-        return self._plain[id(call)][1]
+    def _evaluated(self, case: _Case, value: Any) -> Any:
+        """A value in which the expressions and templates that are known are replaced."""
+        match value:
+            case dict():
+                return {key: self._evaluated(case, item) for key, item in value.items()}
+            case list():
+                return [self._evaluated(case, item) for item in value]
+            case str():
+                found, fold = assumed_meaning(value), case.part.fold
+                try:
+                    match found:
+                        case Expression() if self._is_known(case, found):
+                            return fold.read(found)
+                        case Template(parts) if all(isinstance(p, str) or self._is_known(case, p) for p in parts):
+                            return "".join(part if isinstance(part, str) else fold.text(part) for part in parts)
+                except (Unresolved, Conflict):
+                    pass
+                return found
+        return value
 
-    def _executions(self, case: _Case, given: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """What the call is carried out with, once or for each element that has not ended; as far as it is known."""
-        call = case.call
-        if not call.each or any(isinstance(given.get(name), Expression) for name in call.each):
-            yield given
-        elif not list(list_problems(call, given)):
-            ended = case.part.ended.get(call.index, ())
-            yield from (one for number, one in enumerate(elements_of(call, given)) if number not in ended)
-
-    def _known(self, case: _Case, expression: Expression) -> bool:
+    def _is_known(self, case: _Case, expression: Expression) -> bool:
         """Whether an expression can be read now, and no open call may write there any more."""
         key = id(case.writers), case.call.index, expression
         if key not in self._settled:
             places = expression.references
-            is_settled = bool(places) and not case.call.gather and all(place.kind != ERROR for place in places)
-            self._settled[key] = is_settled and not any(map(case.open, places))
+            is_readable = bool(places) and not case.call.gather and all(place.kind != ERROR for place in places)
+            self._settled[key] = is_readable and not any(map(case.open_writers, places))
         return self._settled[key]
 
     def _of_unknown(self, case: _Case, given: Mapping[str, Any]) -> Verdict:
-        """What of the parameters that are not known yet need not fit."""
-        if not is_plain(case.contract):
+        """Whether a parameter that is not known yet need not fit."""
+        if not case.contract.schema.keys() <= _OF_EACH_PARAMETER:
             return False, "what it takes hangs on several parameters at once, and not all are known yet"
         doubt: Verdict = None
         for key, value in given.items():
-            found = self._kept_of_value(case, key, value) if holds_expression(value) else None
+            found = self._of_value(case, key, value) if holds_expression(value) else None
             if found is not None and found[0]:
                 return found
             doubt = doubt or found
         return doubt
 
-    def _kept_of_value(self, case: _Case, key: str, value: Any) -> Verdict:
-        """`_of_value`, once for all instances for which it is the same."""
+    def _of_value(self, case: _Case, key: str, value: Any) -> Verdict:
+        """Whether a parameter need not fit; asked once for all instances in which the same places have values."""
         if not isinstance(value, Expression):
-            return self._of_value(case, key, value)
+            return self._compared(case, key, value)
         is_there = tuple(map(case.part.fold.exists, value.references))
         kept = id(case.writers), case.call.index, key, is_there
         if kept not in self._of_values:
-            self._of_values[kept] = self._of_value(case, key, value)
+            self._of_values[kept] = self._compared(case, key, value)
         return self._of_values[kept]
 
-    def _of_value(self, case: _Case, key: str, value: Any) -> Verdict:
+    def _compared(self, case: _Case, key: str, value: Any) -> Verdict:
         wanted = case.contract.tool.compiled.excerpt_at((key,))
         if wanted is None:
             return None
-        values = self._values(case, value) if key not in case.call.each else EVERYTHING
-        taken = self._algebra.both(values, self._admitted(case.call, key))
-        told_of = f"{pointer(key)}: what comes is {told(taken)}, and {told(self._algebra.made_of(wanted))} is taken"
-        if not self._algebra.fit(taken, self._algebra.made_of(wanted)):
-            return True, told_of
-        return None if self._algebra.covered(taken, wanted) else (False, told_of)
+        tool, name = self._checked.tools.get(case.call.tool), (case.call.tool, key)
+        if name not in self._admitted:  # what the call's own tool admits
+            schema = tool.compiled.excerpt_at((key,)) if tool is not None else None
+            self._admitted[name] = self._algebra.made_of(schema) if schema is not None else EVERYTHING
+        coming = self._coming_values(case, value) if key not in case.call.each else EVERYTHING
+        given, taken = self._algebra.both(coming, self._admitted[name]), self._algebra.made_of(wanted)
+        why = f"{pointer(key)}: what comes is {described(given)}, and {described(taken)} is taken"
+        if not self._algebra.fit(given, taken):
+            return True, why
+        return None if self._algebra.covered(given, wanted) else (False, why)
 
-    def _admitted(self, call: Call, key: str) -> Values:
-        """What the call's own tool admits of a parameter."""
-        if (call.tool, key) not in self._taken:
-            tool = self._checked.tools.get(call.tool)
-            said = tool.compiled.excerpt_at((key,)) if tool is not None else None
-            self._taken[call.tool, key] = self._algebra.made_of(said) if said is not None else EVERYTHING
-        return self._taken[call.tool, key]
-
-    def _values(self, case: _Case, value: Any) -> Values:
-        """All that may come of a parameter."""
+    def _coming_values(self, case: _Case, value: Any) -> Values:
+        """All that a parameter may come to be."""
         if isinstance(value, Expression):
             return self._of_expression(case, value)
         return self._algebra.made_of(self._schema(case, value))
@@ -268,25 +264,17 @@ class Forecast:
         """All that an expression may read; everything where that is not known."""
         found, part = NOTHING, case.part
         for place in expression.references:
-            open_ = case.open(place)
+            writers = case.open_writers(place)
             is_there = case.call.gather or place.kind == ERROR or part.fold.exists(place)
-            if is_there or not 0 < len(open_) <= limits.MOST_WRITERS:
+            if is_there or not 0 < len(writers) <= limits.MOST_WRITERS:
                 return EVERYTHING
-            for writer in (one for one in (*part.calls, *part.shared) if one.index in open_):
+            for writer in (one for one in (*part.calls, *part.shared) if one.index in writers):
                 for source in self._results.effects(writer, place):
                     found = Values(found.schema.union(source.values.schema))
         return found if expression.references else EVERYTHING
 
     def _of_result(self, call: Call, contract: Contract) -> Verdict:
-        """What the run expects of the call's result and the code that is to come does not promise (SPEC R4.6)."""
-        if call.output is None:
-            return None
-        key = call.tool, contract.name
-        if key not in self._of_results:
-            self._of_results[key] = self._compared(call, contract)
-        return self._of_results[key]
-
-    def _compared(self, call: Call, contract: Contract) -> Verdict:
+        """What the run expects of the call's result and the new code does not promise."""
         tool = self._checked.tools.get(call.tool)
         if tool is None or tool.compiled_output is None:
             tool = self._checked.returns.get(contract.name)
@@ -300,7 +288,7 @@ class Forecast:
         if self._algebra.covered(given, expected):
             return None
         is_certain = contract.tool.output_schema is not None and not self._algebra.fit(given, wanted)
-        return is_certain, f"/_output: it returns {told(given)}, and the run expects {told(wanted)}"
+        return is_certain, f"/_output: it returns {described(given)}, and the run expects {described(wanted)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,43 +300,28 @@ class _Case:
     writers: Writers
     contract: Contract
     mark: str
-    """Of the contract that it was checked under."""
+    """The mark of the contract that the call was checked under."""
 
-    def open(self, place: Reference) -> set[int]:
-        """The open calls but for this one that may write at a place, below or above it."""
+    def open_writers(self, place: Reference) -> set[int]:
+        """The other open calls that may write at a place, below or above it."""
         return {index for line in self.writers.lines(place) for index in line.calls} - {self.call.index}
 
 
-def _evaluated(value: Any, is_known: Callable[[Expression], bool], fold: Fold) -> Any:
-    """A value with the expressions and templates replaced that are known; the others stand in it."""
-    match value:
-        case str():
-            return _meant(value, is_known, fold)
-        case dict():
-            return {key: _evaluated(item, is_known, fold) for key, item in value.items()}
-        case list():
-            return [_evaluated(item, is_known, fold) for item in value]
-    return value
-
-
-def _meant(text: str, is_known: Callable[[Expression], bool], fold: Fold) -> Any:
-    found = assumed_meaning(text)
-    try:
-        match found:
-            case Expression() if is_known(found):
-                return fold.read(found)
-            case Template(parts) if all(isinstance(part, str) or is_known(part) for part in parts):
-                return "".join(part if isinstance(part, str) else fold.text(part) for part in parts)
-    except (Unresolved, Conflict):
-        pass
-    return found
+def _executions(case: _Case, given: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The parameters that a call runs with, as far as they are known: once, or for each element that has not ended."""
+    call = case.call
+    if not call.each or any(isinstance(given.get(name), Expression) for name in call.each):
+        yield given
+    elif not list(list_problems(call, given)):
+        ended = case.part.ended.get(call.index, ())
+        yield from (one for number, one in enumerate(elements_of(call, given)) if number not in ended)
 
 
 # PlanCost: how much a run will take, known before it starts (SPEC R6.7).
 #
-# Counted is a run without failures in which every call runs: what the sweep publishes again and what a limit of
-# concurrency or a pause publishes later come on top, skipped calls off. What instances that wait for global calls are
-# woken with depends on timing: it is bounded apart.
+# The cost is that of a run without failures in which every call runs: what the sweep publishes again and what a limit
+# of concurrency or a pause publishes later is added to it, and skipped calls are subtracted. How often instances that
+# wait for global calls are woken depends on timing, so it has a bound of its own.
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +329,7 @@ class PlanCost:
     """What a run takes, over all instances."""
 
     calls: int
-    """Calls executed; passing thoughts are not."""
+    """Calls that run; passing thoughts do not."""
     lanes: int
     """Instances that have calls, and the global calls as one more."""
     tasks: int
@@ -371,12 +344,12 @@ class PlanCost:
     """Latent calls whose result a model has yet to give."""
     background_sends: int
     depth: int
-    """Calls one behind the other: the waves."""
+    """The longest chain of calls that wait for each other: the waves."""
     width: int
     """The most calls that can run at the same time, over all instances."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The cost as data."""
         return asdict(self)
 
 

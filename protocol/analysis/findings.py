@@ -1,7 +1,4 @@
-"""Findings: what is worth knowing of a valid submission and is no error (SPEC R6.7).
-
-What a code means, how severe it is and which rule it rests on is said once, in the `catalogue`.
-"""
+"""Findings: what is worth knowing about a valid submission and is no error (SPEC R6.7)."""
 
 from __future__ import annotations
 
@@ -20,17 +17,17 @@ from ..plan.checked_plan import CheckedPlan
 from ..plan.graph import ReadPlaces, places_read, places_read_first
 from ..references import Reference
 
-# The catalogue: every finding there is (SPEC R6.7). What each means, docs/reference.md says.
+# The catalogue of all kinds of findings (SPEC R6.7). docs/reference.md explains each.
 
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """What a code stands for."""
+    """A kind of findings, with its severity and the rule that it rests on."""
 
     code: str
     name: str
     severity: str
-    """`warning`: what is written can hardly be meant. `info`: worth a look. `note`: no reason to change anything."""
+    """`warning`: hardly meant so. `info`: worth a look. `note`: no reason to change anything."""
     rule: str
 
 
@@ -81,7 +78,7 @@ _ENTRIES: Final = (
     FindingKind("ACT603", "endorsement", "info", "R16.3"),
 )
 CATALOGUE: Final = {entry.code: entry for entry in _ENTRIES}
-"""Code to entry."""
+"""Code -> kind of finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,7 @@ class Finding:
     remedy: str | None = None
     """What to do, with the corrected text where there is one."""
     way: Mapping[str, Any] | None = field(default=None, hash=False)
-    """Of a finding on trust the `source`, the call with the `effect`, and the calls between, the `way` (SPEC R16.5)."""
+    """The `source`, the call with the `effect` and the calls between (`way`) of a finding on trust (SPEC R16.5)."""
 
     @property
     def name(self) -> str:
@@ -115,7 +112,7 @@ class Finding:
         return CATALOGUE[self.code].rule
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The finding as data."""
         keys = ("code", "name", "severity", "message", "calls", "pointer", "remedy", "rule")
         return {key: getattr(self, key) for key in keys} | {"calls": list(self.calls), **(self.way or {})}
 
@@ -135,8 +132,8 @@ def listed(items: Iterable[object]) -> str:
 
 # Drawing: the graph as a Mermaid flowchart (SPEC R6.7).
 #
-# Activities are boxes, delegates have double sides, latent calls round ends; what is sent and forgotten leans, and an
-# arrow says which path carries the value.
+# Activities are boxes, delegates have double sides, latent calls round ends, and calls that are sent and forgotten
+# lean. An arrow names the path that carries the value.
 
 _ERRORS: Final = Reference(ERROR)
 
@@ -145,7 +142,7 @@ _Edge = tuple[int, int]
 
 
 class ArrowKind(StrEnum):
-    """When a value comes along an arrow."""
+    """The condition under which a value passes along an arrow."""
 
     READS = "reads"
     """Whenever the writer has one."""
@@ -157,14 +154,14 @@ class ArrowKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """Which places of a writer a reader reads."""
+    """The places of a writer that a reader reads."""
 
     writer: int
     reader: int
     places: tuple[Reference, ...]
     kind: ArrowKind
     is_branch: bool
-    """Whether the writer has several branches, or is read for its error."""
+    """True where the writer has several branches, or is read for its error."""
 
 
 _LINES: Final = {
@@ -217,7 +214,7 @@ def _styles(edges: Sequence[_Edge]) -> Iterator[str]:
 
 
 def arrows(calls: Sequence[Call], edges: Sequence[_Edge]) -> Iterator[Arrow]:
-    """What is drawn for each edge, at most `limits.MOST_ARROWS` of them."""
+    """The arrows for edges, at most `limits.MOST_ARROWS` of them."""
     by_index = {call.index: call for call in calls}
     read: dict[int, tuple[ReadPlaces, ReadPlaces]] = {}
     for index, reader in edges[: limits.MOST_ARROWS]:
@@ -239,7 +236,7 @@ def _arrow(writer: Call, reader: int, reads: ReadPlaces, first: ReadPlaces) -> A
 
 
 def _is_certain(writer: Call, reads: ReadPlaces) -> bool:
-    """Whether the writer brings what is read whichever of its branches it takes."""
+    """Whether every branch of the writer writes something that is read."""
     return all(any(map(reads.overlap, group)) for group in writer.alternatives)
 
 

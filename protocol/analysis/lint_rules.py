@@ -28,7 +28,7 @@ from ..plan.places import KIND
 from ..references import DAGGER, Reference, expression_in
 from ..schemas import conjuncts, excerpt
 from ..schemas.algebra import Algebra, is_empty
-from ..schemas.walk import found
+from ..schemas.walk import value_at
 from ..trust import Proof, Way
 from .findings import Finding, listed, on_call
 
@@ -308,7 +308,7 @@ def unwrapping(declaration: Mapping[str, Any]) -> Iterator[str]:
 def calls_inside(declaration: Mapping[str, Any]) -> str | None:
     """Where in a declaration the schema of the calls stands, if it is not the declaration itself."""
     paths = () if "properties" in declaration else _CALLS
-    return next((".".join(path) for path in paths if _is_for_calls(found(path, declaration))), None)
+    return next((".".join(path) for path in paths if _is_for_calls(value_at(path, declaration))), None)
 
 
 def _is_for_calls(schema: Any) -> bool:

@@ -1,10 +1,10 @@
 """Origins: which messages of the log a value came from, and what of each is still there (SPEC R3, R11.2).
 
-The operations of the log are applied once more, to values that hold of every part which messages made it. A message
-*contributes* as long as some part of the value is its own; else it was *overwritten*, or it *removes* the value, being
-the last to say that there is none; or it is a *conflict* and never counted (R3.4).
+The operations of the log are applied once more, to values that know for every part which messages made it. A message
+*contributes* as long as some part of the value is its own. Otherwise it was *overwritten*, or it *removes* the value as
+the last one of its place, or it is a *conflict* and never counted (R3.4).
 
-What a call had read is given as of the moment before its result was appended.
+What a call had read is found as of the moment before its result was appended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Writer = tuple[str | None, int | None]
 
 
 class Effect(StrEnum):
-    """What became of what a message did to a place."""
+    """What is left of a message's operation at a place."""
 
     CONTRIBUTES = "contributes"
     OVERWRITTEN = "overwritten"
@@ -46,12 +46,12 @@ class Logged:
 
     @property
     def instance(self) -> str | None:
-        """The instance whose message it is."""
+        """The instance of the message, None for a global one."""
         return self.message.get("_instance")
 
     @property
     def writer(self) -> Writer:
-        """Which call wrote it."""
+        """The call that wrote the message."""
         return self.instance, self.call
 
 
@@ -65,7 +65,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One message that did something to the place."""
+    """A message that made a difference at the place."""
 
     logged: Logged
     operation: Operation
@@ -75,7 +75,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A value and where it came from, in the order in which the messages are folded: the global ones first (R3.6)."""
+    """A value and its origins, in the order in which messages are folded: the global ones first (R3.6)."""
 
     reference: Reference
     value: Any
@@ -85,7 +85,7 @@ class Explanation:
 
 
 def explain(reference: Reference, log: Sequence[Logged], *, instance: str | None = None) -> Explanation:
-    """Where the value at a place came from, as a reader in the instance sees it; `log` is in log order."""
+    """The origins of the value at a place, as a reader in the instance sees it; `log` is in log order."""
     visible = [logged for logged in log if logged.instance in (None, instance)]
     folded = sorted(visible, key=lambda logged: logged.instance is not None)
     if reference.kind == ERROR and any(_is_own(logged, ERROR) for logged in visible):
@@ -108,7 +108,7 @@ def _is_own(logged: Logged, kind: str) -> bool:
 
 
 class _History:
-    """The operations that made a difference to one place, and the value whose parts say who made them."""
+    """The operations that made a difference at one place, and the value whose parts know their makers."""
 
     def __init__(self, reference: Reference) -> None:
         self._reference = reference
@@ -146,7 +146,7 @@ class _History:
             return MISSING, str(conflict)
 
     def steps(self) -> Iterator[tuple[Logged, Operation, Effect]]:
-        """What made a difference, and what is left of it."""
+        """The operations that made a difference, and what is left of each."""
         made = self._made()
         alive = _makers_of_all(made)
         for number, logged, operation in self._steps:
@@ -223,12 +223,12 @@ def _made(value: Any, maker: int) -> Any:
 
 
 def _own(container: Any, maker: int) -> Any:
-    """A container that may be changed in place: each was made here, but those that an operation begins with."""
+    """A container that may be changed in place: all are, except those that an operation begins with."""
     return container if isinstance(container, (_Object, _List)) else _made(container, maker)
 
 
 def _makers_of_all(made: Any) -> set[int]:
-    """Who made some part of it. Of an object that has entries, only these count; a list's order is its maker's."""
+    """The makers of all parts of a value. An object with entries counts by these only, a list also by its order."""
     found: set[int] = set()
     left = [made] if made is not MISSING else []
     while left:
@@ -241,7 +241,7 @@ def _makers_of_all(made: Any) -> set[int]:
 
 
 def _reads(log: Iterable[Logged], writers: set[Writer], instance: str | None) -> dict[Writer, tuple[Read, ...]]:
-    """What these calls had read: the values of the moment before the first message of each."""
+    """Call -> the values that it had read, as of the moment before its first message."""
     shared = Fold()
     folds: Mapping[str | None, Fold] = {None: shared} | ({instance: Fold(shared)} if instance is not None else {})
     found: dict[Writer, tuple[Read, ...]] = {}

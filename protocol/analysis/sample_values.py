@@ -1,7 +1,7 @@
 """Sample values: the simplest value that a JSON Schema describes, always the same one (SPEC R6.7).
 
-It is what the schema pins, lists or gives as an example, else something of its types. A schema can ask for more than
-that (a `pattern`, a `not`): the value is validated where that matters.
+The value is what the schema pins, lists or gives as an example, otherwise something of its types. It need not fit a
+schema that asks for more (a `pattern`, a `not`): it is validated where that matters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..state.operations import Method
 from .type_flow import path_of
 
 PLACEHOLDER: Final = "…"
-"""Stands for a value that no schema describes."""
+"""The sample of a value that no schema describes."""
 _KEYWORDS: Final = {
     "object": ("properties", "required"),
     "array": ("items", "prefixItems"),
@@ -49,7 +49,7 @@ def sample(schema: Any) -> Any:
 
 
 class _Maker:
-    """Makes one value up; of a schema that asks for very much, or for itself without end, only so much."""
+    """Makes up one value; a schema that asks for very much, or for itself without end, gets a part of it."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -108,7 +108,7 @@ class _Maker:
         return items
 
     def _merged(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """The schema with what it refers to and combines; of alternatives the first."""
+        """The schema joined with what it refers to and combines; only the first of alternatives."""
         merged: dict[str, Any] = {}
         for part in islice(spread([schema], self._combined, nearest_first=True), limits.MOST_COMBINED):
             for key, value in part.items() if isinstance(part, dict) else ():
@@ -133,7 +133,7 @@ def _first(branches: list[Any]) -> Any:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """The simplest of the types that come into question; where none is named, what the other keywords speak of."""
+    """The simplest of the schema's types; where it names none, the type that its other keywords are for."""
     declared = schema.get("type")
     if isinstance(declared, str):
         return declared
@@ -144,7 +144,7 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def _number(schema: Mapping[str, Any], name: str) -> float:
-    """The least number in the range that is at least 1, or where only the largest is limited that."""
+    """The least number in the range that is at least 1, or the largest where only that is limited."""
     step: float = schema.get("multipleOf", 1)
     if name == "number" and "multipleOf" not in schema and {"exclusiveMinimum", "exclusiveMaximum"} <= schema.keys():
         step = (schema["exclusiveMaximum"] - schema["exclusiveMinimum"]) / 4
@@ -157,7 +157,7 @@ def _number(schema: Mapping[str, Any], name: str) -> float:
 
 
 def _bounds(schema: Mapping[str, Any], inclusive: str, exclusive: str, step: float) -> list[float]:
-    """What a number may be that is at a bound, or a step inside of one that it may not reach."""
+    """The numbers at an inclusive bound, and a step inside of an exclusive one."""
     bounds = [schema[inclusive]] if inclusive in schema else []
     return bounds + ([schema[exclusive] + step] if exclusive in schema else [])
 
@@ -171,22 +171,21 @@ def _text(schema: Mapping[str, Any]) -> str:
 
 # Demanded shapes: made-up results that their own schemas admit and their readers can take (SPEC R6.7).
 #
-# What is demanded of a result: the `_output` of its tool, what the schema of the kind says of the place it is written
-# to, what the tools of its readers take, and that others can write into it. Where one value cannot have all of it, it
-# has as much of it as the first two admit.
+# A result should fit the `_output` of its tool, the schema of the kind it is written to and the tools of its readers,
+# and others should be able to write into it. Where no value has all of this, the first two count most.
 
 _ADDED_TO: Final = {Method.MERGE: "object", Method.ASSIGN: "object", Method.PUSH: "array"}
-"""What has to be at a place for a method to add to it."""
+"""The type that a value must have for a method to add to it."""
 
 Key = tuple[str, ...]
 _Read = tuple[Call, Reference, Path]
-"""A call, what it reads, and as which parameter, or as none."""
+"""A call, a place it reads, and the path of the parameter that reads it (empty for a scope or a text)."""
 Needs = dict[Path, list[Any]]
-"""Place inside a result -> the schemas of what is read there; None where it only has to be there."""
+"""Path inside a result -> the schemas of what is read there; None where any value will do."""
 
 
 class DemandedShapes:
-    """Makes up the results of one plan's calls."""
+    """Makes up the results of the calls of one plan."""
 
     def __init__(self, plan: CheckedPlan) -> None:
         self._plan = plan
@@ -226,7 +225,7 @@ class DemandedShapes:
         return [value] if wraps else value
 
     def _example(self, schemas: list[Any], otherwise: Any) -> Any:
-        """A value that fits all of some schemas, else one that fits the first."""
+        """A value that fits all of some schemas, otherwise a sample of the first."""
         schemas = [schema for schema in schemas if schema not in (True, {})]
         if not schemas:
             return otherwise
@@ -246,7 +245,7 @@ class DemandedShapes:
         return any(isinstance(part, dict) and part.get("uniqueItems") is True for part in said)
 
     def _needs(self, call: Call, chosen: Iterable[Reference], in_list: bool) -> Needs:
-        """What is read of a result, or of an element that it adds to a list, and what others write into it."""
+        """What readers take of a result (or of an element that it adds to a list) and what others write into it."""
         needs: Needs = {}
         for target in chosen:
             at = (*target.path, 0) if in_list else target.path
@@ -275,7 +274,7 @@ class DemandedShapes:
 
 
 def _reads_of(plan: CheckedPlan) -> dict[tuple[Key, bool], list[_Read]]:
-    """What is read exactly at a place, and what is read at or below it."""
+    """Place -> what is read exactly there (True), and what is read there or below (False)."""
     found: dict[tuple[Key, bool], list[_Read]] = {}
     for call in plan.calls:
         longer = {at for at, template in call.templates.items() if len(template.parts) > 1}
@@ -303,7 +302,7 @@ def _bases(plan: CheckedPlan) -> dict[Key, dict[Path, str]]:
 
 
 def _said(place: Reference, path: Path, here: Fold) -> Any:
-    """What the schema of the kind says of what is at a path, or None."""
+    """The part of the kind's schema for a path, or None."""
     schema = here.schema(place.kind)
     return compiled(schema).excerpt_at(path) if schema is not MISSING else None
 
@@ -325,7 +324,7 @@ def _fits(value: Any, schemas: Iterable[Any]) -> bool:
 
 
 def _joined(value: Any, other: Any) -> Any:
-    """Two values in one: what the first leaves out is the second's."""
+    """Two values in one: the second fills in what the first leaves out."""
     if isinstance(value, dict) and isinstance(other, dict):
         return {**other, **{key: _joined(part, other.get(key, part)) for key, part in value.items()}}
     if isinstance(value, list) and isinstance(other, list):
@@ -335,7 +334,7 @@ def _joined(value: Any, other: Any) -> Any:
 
 
 def _put(value: Any, path: Path, leaf: Any) -> Any:
-    """The value with a leaf at a path; what is in the way makes room."""
+    """The value with a leaf at a path; what is in the way is replaced."""
     if not path:
         return _joined(leaf, value) if isinstance(value, dict) else leaf
     segment, rest = path[0], path[1:]
@@ -349,7 +348,7 @@ def _put(value: Any, path: Path, leaf: Any) -> Any:
 
 
 def _numbered(value: Any, number: int) -> Any:
-    """A value with a number in each of its texts and numbers, such as no other call has."""
+    """A value with a number in each of its texts and numbers, which makes it differ from those of other calls."""
     if isinstance(value, dict):
         return {key: _numbered(item, number) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""Simulation: a checked plan run in the pure engine, on values made up from the schemas (SPEC R6.7).
+"""Simulation: a checked plan run by the engine, without code, on values made up from the schemas (SPEC R6.7).
 
-Nothing is carried out. Every call succeeds at once with a made-up result (`sample_values`). It chooses its first
-alternative unless `choices` say otherwise; what is decided from there on (skips, conflicts, refused parameters) is
-decided by the very code that decides it in a real run. The same plan always gives the same simulation.
+Every call succeeds at once with a made-up result (`sample_values`) and chooses its first alternative, unless `choices`
+say otherwise. The engine decides the rest (skips, conflicts, refused parameters) as in a real run. The same plan always
+gives the same simulation.
 
 Of very many instances only the first are run: they differ in their data alone.
 """
@@ -34,12 +34,12 @@ from .sample_values import DemandedShapes, sample
 DATE: Final = "2026-01-01T00:00:00Z"
 """The date in every message: a simulation knows no clock."""
 _NOTHING: Final = {"type": "meta"}
-"""Stands for a message that no lane here can see: the others keep their numbers."""
+"""Takes the place of a message that no lane here can see, so that the others keep their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCall:
-    """What became of one call in one instance."""
+    """How one call ended in one instance."""
 
     index: int
     tool: str
@@ -49,18 +49,18 @@ class SimulatedCall:
     error: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As a run's document has it."""
+        """The end of the call as the document of a run has it."""
         return asdict(self) | {"status": self.status.value}
 
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What a run would leave behind: data by reader (None is the global one), and the calls' ends."""
+    """The data that a run would leave for each reader (None is the global one), and how its calls would end."""
 
     data: Mapping[str | None, Mapping[str, Any]]
     calls: tuple[SimulatedCall, ...]
     unfit: tuple[str, ...] = ()
-    """The tools whose made-up results do not fit their own `_output`, so that it was not applied."""
+    """The tools for which no result could be made up that fits their own `_output`: it was not applied."""
     left_out: int = 0
     """How many instances have calls that were not run, beyond `limits.SIMULATION_MOST_CALLS`."""
 
@@ -72,19 +72,19 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class BranchEffect:
-    """What follows where a call chooses one alternative, all others choosing their first."""
+    """The calls that are skipped where one call chooses an alternative and all others choose their first."""
 
     call: int
     alternative: str
     skipped: tuple[int, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The effect as data."""
         return {"call": self.call, "alternative": self.alternative, "skipped": list(self.skipped)}
 
 
 def simulate(plan: CheckedPlan, choices: Mapping[int, int] | None = None) -> Simulation:
-    """Run a plan on made-up values; `choices` says of some calls which of their alternatives (from 0) they take."""
+    """Run a plan on made-up values; `choices` has the alternatives (from 0) that calls take instead of their first."""
     return _Run(plan, choices or {}).to_end()
 
 
@@ -157,7 +157,7 @@ class _Run:
         self._ends: dict[tuple[str | None, int], Outcome] = {}
 
     def to_end(self) -> Simulation:
-        """Decide and carry out until nothing is left to decide."""
+        """Run until nothing is left to decide."""
         while self._decide() or self._finish():
             pass
         calls = tuple(self._call(instance, call) for instance, lane in self._lanes.items() for call in lane.calls)
@@ -166,7 +166,7 @@ class _Run:
         return Simulation(data, ordered, tuple(self._unfit), len(self._left_out))
 
     def _applicable(self, tool: Tool) -> Tool:
-        """The tool; not held to its `_output` where no made-up value fits that."""
+        """The tool, without its `_output` where no made-up value fits that."""
         schema = tool.output_schema
         if schema is None or not compiled(schema).problems(sample(schema)):
             return tool
@@ -174,7 +174,7 @@ class _Run:
         return replace(tool, is_held=False)
 
     def _result(self, call: Call, here: Fold) -> Success:
-        """The made-up result of a call, the same in all instances; `here` is what is there by now."""
+        """The made-up result of a call, the same in all instances; `here` are the values so far."""
         if call.output is None:
             return Success(None)
         if call.index not in self._results:

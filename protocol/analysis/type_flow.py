@@ -1,46 +1,42 @@
-"""Type flow: what may stand at a place for one reader, by what its writers promise (SPEC R3.2, R4.4, R4.6).
+"""Type flow: which values a reader may find at a place, by what its writers promise (SPEC R3.2, R4.4, R4.6).
 
 A writer promises what its tool's `_output` and its delegate's schema admit, or the very `_output` that a model wrote
-into it; its method makes something of that. The context gives its value.
+into it. Its method decides what of that is at the place. The context promises the value that it holds.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import islice
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from .. import limits
 from ..calls.call import Call, list_schema
-from ..calls.declarations import Contract
 from ..calls.tools import Executor, Tool
-from ..errors import Conflict, Speller, Unresolved, segments
+from ..errors import Conflict, Speller, segments
 from ..messages import ERROR
 from ..paths import MISSING
 from ..plan.checked_plan import CheckedPlan
 from ..plan.graph import Writers
 from ..plan.lanes import Lane
 from ..plan.places import Promises
-from ..references import Expression, Path, Reference
-from ..schemas import Schema, compiled
+from ..references import Path, Reference
+from ..schemas import Schema
 from ..schemas.algebra import (
     EVERYTHING,
     NOTHING,
     Algebra,
     Values,
+    described,
     is_empty,
     of_types,
-    told,
     types_of,
 )
-from ..schemas.validation import Checker, holds_expression
 from ..schemas.walk import schemas_at
-from ..state.fold import Fold
 from ..state.operations import Method
-from ..templates import assumed_meaning
 
 _ERROR: Final = {
     "type": "object",
@@ -51,22 +47,22 @@ _ERROR: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """One of the origins of what stands at a place."""
+    """One of the origins of the value at a place."""
 
     values: Values
-    """What may come from there."""
+    """The values that may come from it."""
     writer: Call | None = None
     """None for the context, or for what an input message promises."""
     promised: Values = EVERYTHING
-    """All that the writer promises, of which the values are a part."""
+    """The whole results that the writer promises; `values` are a part of them."""
     inside: Path = ()
-    """The way from what the writer promises to the place."""
+    """The path from the result to that part."""
     value: Any = MISSING
     """What the context holds."""
 
 
 class Results:
-    """What calls promise of their results, and what those leave where they are written."""
+    """What calls promise of their results, and what is left of these at places."""
 
     def __init__(
         self, tools: Mapping[str, Tool], returns: Mapping[str, Tool], delegates: Mapping[str, Any], algebra: Algebra
@@ -141,7 +137,7 @@ class Results:
 
 
 class TypeFlow(Results):
-    """What may stand at places, by what calls promise; the same in all lanes."""
+    """The values that calls may find at places."""
 
     def __init__(self, plan: CheckedPlan, algebra: Algebra) -> None:
         super().__init__(plan.tools, plan.returns, plan.submission.delegates, algebra)
@@ -150,7 +146,7 @@ class TypeFlow(Results):
         self._announced: dict[tuple[int, Reference], Values] = {}
 
     def announced(self, place: Reference, instance: str | None) -> Iterator[ValueSource]:
-        """What the schemas of input messages say of a value that comes later (SPEC R6.3)."""
+        """The values that input messages announce by their schemas (SPEC R6.3)."""
         for promise in self._inputs.seen_by(instance):
             key = promise.at, place
             if key not in self._announced and promise.names(place):
@@ -159,8 +155,9 @@ class TypeFlow(Results):
                 yield ValueSource(self._announced[key], promised=self._announced[key])
 
     def sources(self, lane: Lane, writers: Writers, reader: Call, place: Reference) -> tuple[ValueSource, ...]:
-        """All origins of what a call may read at a place, by all who write in its lane; none where they are too many,
-        or one promises nothing.
+        """All origins of what a call may read at a place; empty where they are too many or one promises nothing.
+
+        `writers` are those of the call's lane.
         """
         found = dict.fromkeys(index for line in writers.lines(place) for index in line.calls[: limits.MOST_WRITERS + 2])
         found.pop(reader.index, None)
@@ -201,7 +198,7 @@ def path_of(call: Call, at: str) -> Path:
 
 
 def flows(plan: CheckedPlan) -> Iterator[tuple[list[Lane], Writers]]:
-    """The lanes, those that share a graph together, and all who write in them."""
+    """Groups of lanes that share a graph, each with all who write in them."""
     lanes: dict[int, list[Lane]] = {}
     for lane in plan.lanes.values():
         lanes.setdefault(id(lane.graph), []).append(lane)
@@ -210,7 +207,7 @@ def flows(plan: CheckedPlan) -> Iterator[tuple[list[Lane], Writers]]:
         yield alike, shared if alike[0].instance is None else Writers(alike[0].calls, shared)
 
 
-# Fields: what is read of a result that has no such part, by what its writer promises (SPEC R3.5, R4.6).
+# Fields: parts of results that are read and that no writer promises (SPEC R3.5, R4.6).
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +220,7 @@ class FieldFault:
 
 
 class Fields:
-    """What results have, and what is read of them."""
+    """Finds fields that are read and that results do not have."""
 
     def __init__(self, plan: CheckedPlan, algebra: Algebra, flow: TypeFlow) -> None:
         self._plan = plan
@@ -232,7 +229,7 @@ class Fields:
         self._speller = Speller(likeness=0.6)
 
     def fault(self, reader: Call, place: Reference, source: ValueSource) -> FieldFault | None:
-        """Why a source never has anything at a place, or hardly means to."""
+        """Why a source never has a value at a place, or is hardly meant to."""
         values, above = source.promised, len(place.path) - len(source.inside)
         if source.writer is None or source.promised == EVERYTHING:
             return None
@@ -245,7 +242,7 @@ class Fields:
                 depth, what = above + position, Reference(place.kind, place.path[: above + position])
                 if "object" not in types and (types != {"array"} or isinstance(segment, int)):
                     instead = f"write {what}" if isinstance(segment, int) else f"read {what}"
-                    return FieldFault("ACT205", f"{what} is {told(values)} and has no part {segment!r}", instead)
+                    return FieldFault("ACT205", f"{what} is {described(values)} and has no part {segment!r}", instead)
                 if "object" not in types:
                     return _of_list(place, depth)
                 if isinstance(segment, int) and "array" not in types and str(segment) not in names:
@@ -297,63 +294,11 @@ class Fields:
 
 
 def _of_list(place: Reference, depth: int) -> FieldFault:
-    """A list is read by a key."""
+    """The fault of reading a list by a key."""
     why = f"{Reference(place.kind, place.path[:depth])} is a list, and {place.path[depth]!r} is a key"
     return FieldFault("ACT205", why, f"write {_with(place, depth, 0, place.path[depth])} to read the first element")
 
 
 def _with(place: Reference, depth: int, *instead: str | int) -> Reference:
-    """A place with other segments, or none, in place of one."""
+    """A place in which one segment is replaced."""
     return Reference(place.kind, (*place.path[:depth], *instead, *place.path[depth + 1 :]))
-
-
-# Plain parameters: those of a call that are one reference each, of a contract that speaks of each parameter by itself.
-#
-# Most calls of most plans are so. The rest of such a call is held against the contract once, for all instances; then a
-# value in an instance costs one validation (SPEC R17.2).
-
-_KEYWORDS: Final = frozenset(
-    ("$defs", "$schema", "_trust", "additionalProperties", "description", "properties", "required", "title", "type")
-)
-
-
-def is_plain(contract: Contract) -> bool:
-    """Whether a contract speaks of each parameter by itself."""
-    return contract.schema.keys() <= _KEYWORDS
-
-
-@dataclass(frozen=True, slots=True)
-class PlainParameters:
-    """The references of a call that its contract admits but for their values."""
-
-    references: Mapping[str, tuple[Expression, Checker | None]]
-    """By the parameter: what is read, and what it has to fit."""
-
-    @classmethod
-    def of(cls, call: Call, contract: Contract, mark: str) -> Self | None:
-        """Those of a call; None where they do not say it all."""
-        if call.each or call.gather or not is_plain(contract):
-            return None
-        read: dict[str, tuple[Expression, Checker | None]] = {}
-        for key, value in call.parameters.items():
-            found = assumed_meaning(value) if isinstance(value, str) else value
-            if isinstance(found, Expression) and found.alternatives:
-                wanted = contract.tool.compiled.excerpt_at((key,))
-                read[key] = found, compiled(wanted).checker(()) if wanted is not None else None
-            elif not isinstance(found, str) and holds_expression(call.standing_in()[key]):
-                return None
-        return None if contract.problems(call.standing_in(), mark, lenient=True) else cls(read)
-
-    def misfit(self, fold: Fold, is_known: Callable[[Expression], bool]) -> str | None:
-        """The first parameter whose value does not fit; nothing where all do, and None where one is not known yet."""
-        first = ""
-        try:
-            for key, (expression, wanted) in self.references.items():
-                if not is_known(expression):
-                    return None
-                value = fold.peek(expression)
-                if not first and wanted is not None and not wanted.is_valid(value):
-                    first = key
-        except (Unresolved, Conflict, ValueError):
-            return None
-        return first

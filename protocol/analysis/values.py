@@ -1,11 +1,12 @@
-"""Values: what a call reads and its tool can never take, or writes and a kind never admits (SPEC R4.1, R3, R4.6).
+"""Values: what a call reads and its tool never takes, or writes and a kind never admits (SPEC R4.1, R3, R4.6).
 
-A call with references is a schema: what its references read is what their writers promise. Where that and what the tool
-admits have nothing in common, the call is sure to fail.
+A reference reads what the writers of its place promise. Where no value is both promised by them and admitted by the
+tool, the call is sure to fail.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -28,9 +29,9 @@ from ..schemas.algebra import (
     TYPES,
     Algebra,
     Values,
+    described,
     is_empty,
     of_types,
-    told,
     types_of,
 )
 from ..schemas.walk import DEFINITIONS, rewritten
@@ -43,11 +44,11 @@ _KEPT: Final = (
     *("$ref", "required", "allOf", "anyOf", "oneOf", "items", "prefixItems", "properties", "additionalProperties"),
     *DEFINITIONS,
 )
-"""Keywords that hold of what is converted as of what comes of it; the others say nothing of it."""
+"""Keywords that hold before a conversion as after it; the others say nothing of what is converted."""
 _TAKEN: Final = {Method.ASSIGN: of_types(["object"]), Method.CONCAT: of_types(["array", "string"])}
 """The results that a method takes; the others take any (SPEC R3.2)."""
 _ADDED_TO: Final = {Method.ASSIGN: {"object"}, Method.MERGE: {"object"}, Method.CONCAT: {"array", "string"}}
-"""What a method adds to rather than replaces: of that only the type counts."""
+"""The types that a method adds to and does not replace: only the type of such a value is known."""
 
 
 def value_findings(plan: CheckedPlan) -> Iterator[Finding]:
@@ -70,34 +71,27 @@ def value_findings(plan: CheckedPlan) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Demand:
-    """What is admitted where an expression stands, and by whom."""
+    """What is admitted in place of an expression, and who says so."""
 
     code: str
     whose: str
     values: Values
     is_of_elements: bool = False
-    """Whether it is admitted of each element of the list that stands there (SPEC R4.10)."""
+    """True where each element of a list has to be one of the values (SPEC R4.10)."""
 
 
-@dataclass
-class _Group:
-    """Findings that say the same, of the calls of two tools or of many instances: the first stands for all."""
-
-    first: Finding
-    calls: dict[tuple[int, ...], None] = field(default_factory=dict)
-    instances: dict[str | None, None] = field(default_factory=dict)
-
-    def merged(self) -> Finding:
-        """The finding for all of them."""
-        names = [name for name in self.instances if name is not None]
-        more = f"; the same for {len(self.calls) - 1} more calls of these tools" if len(self.calls) > 1 else ""
-        if len(self.calls) == 1 and len(names) > 1:
-            more = f" (in {len(names)} instances: {listed(map(repr, names))})"
-        return replace(self.first, message=self.first.message + more)
+def _merged(alike: Sequence[tuple[Finding, str | None]]) -> Finding:
+    """One finding for several that say the same, of the calls of two tools or of many instances."""
+    first, calls = alike[0][0], {finding.calls for finding, _ in alike}
+    names = dict.fromkeys(instance for _, instance in alike if instance is not None)
+    more = f"; the same for {len(calls) - 1} more calls of these tools" if len(calls) > 1 else ""
+    if len(calls) == 1 and len(names) > 1:
+        more = f" (in {len(names)} instances: {listed(map(repr, names))})"
+    return replace(first, message=first.message + more)
 
 
 class _Reads:
-    """Looks at every reference of every call."""
+    """Finds what is wrong with the references that calls read."""
 
     def __init__(self, plan: CheckedPlan, algebra: Algebra, flow: TypeFlow) -> None:
         self._plan = plan
@@ -106,7 +100,7 @@ class _Reads:
         self._fields = Fields(plan, algebra, flow)
         self._signatures = {name: convertible(dict(tool.declaration)) for name, tool in plan.signatures.items()}
         self._demanded: dict[tuple[str, str, Path, bool], list[_Demand]] = {}
-        self._groups: dict[tuple[Any, ...], _Group] = {}
+        self._groups = defaultdict[tuple[Any, ...], list[tuple[Finding, str | None]]](list)
 
     def findings(self) -> Iterator[Finding]:
         """One finding for each pair of tools and parameter that do not fit."""
@@ -116,7 +110,7 @@ class _Reads:
                     continue  # it reads objects of instances, or plain values (SPEC R10.4)
                 for at, expression in call.reads if not call.is_thought else ():
                     self._look(lanes, writers, call, at, expression)
-        yield from (group.merged() for group in self._groups.values())
+        yield from map(_merged, self._groups.values())
 
     def _look(self, lanes: Sequence[Lane], writers: Writers, call: Call, at: str, expression: Expression) -> None:
         for group in expression.alternatives:
@@ -143,10 +137,10 @@ class _Reads:
             return
         for demand in wanted:
             if sources and not any(self._fits(source, demand) for source in sources):
-                given, takes = sources[0], f"{demand.whose} {told(demand.values)}"
+                given, takes = sources[0], f"{demand.whose} {described(demand.values)}"
                 who = f"call {given.writer.index} ({given.writer.tool})" if given.writer is not None else "the input"
                 gives = "returns" if given.writer is not None else "promises"
-                code, why = demand.code, f"{who} {gives} {told(given.values)}, and {takes}"
+                code, why = demand.code, f"{who} {gives} {described(given.values)}, and {takes}"
                 advice = f"read another field, or change what {who} {gives} or what {demand.whose}"
                 if given.value is not MISSING:
                     code, advice = "ACT202", "change the value, or read another place"
@@ -161,9 +155,7 @@ class _Reads:
         calls = tuple(sorted({call.index, *(writer.index for writer in writers)}))
         same = (writers[0].tool, call.tool, at) if writers else (None, call.tool, at)
         finding = Finding(code, why, calls, pointer(*self._plan.submission.place(call.index)) + at, remedy)
-        group = self._groups.setdefault((code, *same), _Group(finding))
-        group.calls[calls] = None
-        group.instances[lane.instance] = None
+        self._groups[code, *same].append((finding, lane.instance))
 
     def _fits(self, source: ValueSource, demand: _Demand) -> bool:
         if demand.is_of_elements and isinstance(source.value, list):
@@ -177,7 +169,7 @@ class _Reads:
         return is_empty(given) or self._algebra.fit(given, demand.values)  # the former is a fault of the path
 
     def _demands(self, call: Call, at: str) -> list[_Demand]:
-        """What is admitted where an expression stands: by the tool, the signature of its activity, its delegate."""
+        """What is admitted in place of an expression by the tool, the signature of its activity and its delegate."""
         path = path_of(call, at)
         is_list = path[0] in call.each
         key = (call.tool, call.runner.name, path, is_list)
@@ -205,7 +197,7 @@ class _Reads:
 
 @dataclass(frozen=True)
 class _KindSchemas:
-    """What the schemas of kinds say of results."""
+    """Finds the results that the schema of their kind refuses."""
 
     plan: CheckedPlan
     algebra: Algebra
@@ -213,14 +205,14 @@ class _KindSchemas:
     admitted: dict[tuple[CompiledSchema, Path], Values] = field(default_factory=dict)
 
     def refused(self, lane: Lane, call: Call) -> Iterator[Finding]:
-        """The finding on a call whose result can be written nowhere."""
+        """A finding where the result of a call can be written nowhere."""
         if call.output is None:
             return
         given = self.flow.result(call)
         at = place_in(call.raw, "_outputPath")
         taken = _TAKEN.get(call.method, EVERYTHING)
         if not is_empty(given) and not self.algebra.fit(given, taken):
-            why = f"writes by {call.method}, which takes {told(taken)}, and gives {told(given)}"
+            why = f"writes by {call.method}, which takes {described(taken)}, and gives {described(given)}"
             yield on_call(self.plan, "ACT206", call, why, "change the _outputMethod, or the _output of the tool", *at)
             return
         reasons = [self._reason(lane, call.method, group, given) for group in call.output.alternatives]
@@ -229,8 +221,8 @@ class _KindSchemas:
             yield on_call(self.plan, "ACT203", call, str(reasons[0]), remedy, *at)
 
     def _reason(self, lane: Lane, method: Method, group: tuple[Reference, ...], given: Values) -> str | None:
-        """Why an alternative is never written, where one of its places does not admit what it comes to hold, by what
-        speaks of that place and of nothing above (SPEC R4.6).
+        """Why an alternative is never written: the schema of a kind does not admit what one of its places comes to
+        hold, whatever is around that place (SPEC R4.6).
         """
         for place in group:
             schema = self.plan.context.fold(lane.instance).schema(place.kind)
@@ -241,8 +233,8 @@ class _KindSchemas:
             if not any(compiled(schema).admits(place.path, each) for each in added_to) and not self.algebra.fit(
                 left, wanted
             ):
-                admitted = "admits nothing there" if is_empty(wanted) else f"admits {told(wanted)}"
-                return f"writes {told(left)} to {place}, and the schema of {place.kind} {admitted}"
+                admitted = "admits nothing there" if is_empty(wanted) else f"admits {described(wanted)}"
+                return f"writes {described(left)} to {place}, and the schema of {place.kind} {admitted}"
         return None
 
     def _at(self, schema: CompiledSchema, path: Path) -> Values:

@@ -1,14 +1,13 @@
 """Visibility: which calls can ever see a value, proven from the submission alone (SPEC R8).
 
-A call is given its parameters and its scopes, and nothing else; the model of a latent call sees all of its instance. It
-*sees* a place directly where a parameter reads at, above or below it, or a scope covers any of it. What comes of such a
-call may tell of the value, so a call that reads its results or errors, and theirs in turn, is listed apart as
-*derived*: also where no code is handed the value because the call's result is written in it, and where a call fails
-since what it writes does not go with what is there.
+A call gets its parameters and its scopes, and nothing else; the model of a latent call sees all of its instance. A call
+*sees* a place directly where a parameter reads at, above or below it, or a scope covers any of it. The results and
+errors of such a call may tell about the value, so calls that read these, and theirs in turn, are listed apart as
+*derived*. That includes calls whose results a model has written already, and calls that fail because their results do
+not fit the value at a place.
 
-A delegate gets its own messages, those scopes and those parameters (`delegates.delegate_context`); its context is made
-of nothing else, and a call inside it reads that context only. So its inner calls can narrow what it was given and never
-widen it: what this module says of the call bounds everything the delegate does.
+A delegate gets its own messages, those scopes and those parameters (`delegates.delegate_context`), and a call inside it
+reads nothing else. So the answers of this module about a call hold for everything that the delegate does.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ from .findings import Finding
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A call that can see a value: `how` names the parameters and scopes (or, derived, the results) it comes by."""
+    """A call that can see a value by the parameters and scopes (or, derived, the results) named in `how`."""
 
     index: int
     tool: str
     executor: Executor
     name: str
-    """Under which name the executor is registered."""
+    """The name under which the executor is registered."""
     how: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The sight as data."""
         return asdict(self) | {"how": list(self.how)}
 
 
@@ -62,10 +61,10 @@ class Visibility:
     direct: tuple[Sight, ...]
     derived: tuple[Sight, ...]
     note: str | None = None
-    """What is wrong with the place, where nothing is ever there: then that no call sees it says nothing."""
+    """A warning where nothing is ever at the place, so that it is no wonder that no call sees it."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The visibility as data."""
         return {
             "path": str(self.place),
             "note": self.note,
@@ -75,13 +74,13 @@ class Visibility:
 
 
 _ERRORS: Final = Reference("error")
-"""Where a call that fails says why, in words that may tell of what it was given (SPEC R7.2)."""
+"""Where a failed call writes why, in words that may contain what it was given (SPEC R7.2)."""
 
 
 def who_sees(plan: CheckedPlan, path: str) -> Visibility:
-    """The calls that can ever see a value at, above or below a place. Raises `ExpressionError` where it is none.
+    """The calls that can ever see a value at, above or below a place. Raises `ExpressionError` for other paths.
 
-    A path may go without its `†` where it begins with a kind that anything is of.
+    A path may lack its `†` where it begins with a known kind.
     """
     places = KnownPlaces(plan, most_instances=100_000)
     place = _place(path, {*places.kinds(), *DATA_TYPES})
@@ -91,7 +90,10 @@ def who_sees(plan: CheckedPlan, path: str) -> Visibility:
 
 
 def sights(place: Reference, calls: Iterable[Call], judged: Container[str], *, is_template: bool) -> Visibility:
-    """Which of some calls can ever see a value at, above or below a place; `judged` as `judged_kinds` has it."""
+    """The calls, among some, that can ever see a value at, above or below a place.
+
+    `judged` are the kinds with schemas (see `judged_kinds`).
+    """
     known = {call.index: call for call in calls if not call.is_thought}
     direct = {
         index: how
@@ -103,13 +105,14 @@ def sights(place: Reference, calls: Iterable[Call], judged: Container[str], *, i
 
 
 def judged_kinds(messages: Iterable[Message]) -> set[str]:
-    """The kinds that a schema in the context is for: a result that does not fit it fails."""
+    """The kinds for which the context has a schema, which results of calls have to fit."""
     return {data.kind for message in messages if "schema" in message and (data := read_data(message))}
 
 
 def _place(path: str, kinds: Container[str]) -> Reference:
-    """The one place that a path names. Where it has neither dagger nor kind it might be one inside `state` (SPEC R2.5),
-    and that no call sees the kind of that name would be no answer.
+    """The one place that a path names.
+
+    A path with neither dagger nor known kind might mean one inside `state` (SPEC R2.5), so it is refused.
     """
     expression = parse(path if path.startswith(DAGGER) else DAGGER + path)
     if len(expression.references) != 1:
@@ -122,19 +125,19 @@ def _place(path: str, kinds: Container[str]) -> Reference:
 
 
 def _nothing_there(place: Reference, plan: CheckedPlan) -> str:
-    """That nothing is ever at a place, and at which it is that is called nearly so."""
+    """The warning that nothing is ever at a place, with the place that is named nearly so."""
     near = KnownPlaces(plan).nearest(place)
     hint = f", did you mean {near}?" if near is not None else ""
     return f"nothing is ever at {place}: the context does not hold it and no call writes it{hint}"
 
 
 def _is_handed(call: Call) -> bool:
-    """Whether any code is handed what the call reads: not where its result is there already."""
+    """Whether any code gets what the call reads: none does where a model has written the result."""
     return call.given is MISSING
 
 
 def _ways(call: Call, place: Reference) -> Iterator[str]:
-    """How a call comes by a place: the value itself, or of one joined by `&&` whether it is there."""
+    """The parameters and scopes by which a call sees a place: its value, or (before `&&`) whether it exists."""
     for at, expression in call.reads:
         if any(group[-1].overlaps(place) for group in expression.alternatives):
             yield f"parameter {at}"
@@ -148,7 +151,7 @@ def _ways(call: Call, place: Reference) -> Iterator[str]:
 
 
 class _Derivation:
-    """What is made of a value, and who reads that; a step is a call and a place where what comes of it tells."""
+    """Finds who reads what is made from a value. A step is a call, and a place where it may tell about the value."""
 
     def __init__(self, calls: Mapping[int, Call], judged: Container[str], *, is_template: bool) -> None:
         self._calls = calls
@@ -157,7 +160,7 @@ class _Derivation:
         self._writers = Audience(calls.values(), is_template=is_template, places=attrgetter("written"))
 
     def readers(self, place: Reference) -> dict[int, tuple[str, ...]]:
-        """The calls that read what is made of a value, and so on; each with the first result it comes by."""
+        """The calls that read what is made from a value, one through another, each with the first result it reads."""
         found: dict[int, tuple[str, ...]] = {}
         reading = {index for index, call in self._calls.items() if any(_ways(call, place))}
         queue = deque(self._first_steps(place, sorted(reading)))
@@ -188,12 +191,13 @@ class _Derivation:
                 yield index, _ERRORS
 
     def _steps(self, index: int) -> Iterator[tuple[int, Reference]]:
-        """What comes of a call that reads a value."""
+        """The steps by which a call that reads a value may tell about it."""
         return ((index, place) for place in (*self._calls[index].written, _ERRORS))
 
     def _judged_with(self, place: Reference) -> Reference:
-        """Where a result is written that may be refused for what is at a place: in all of its kind, if that has a
-        schema. The error then tells of what is there.
+        """The place in which a result may be refused because of the value at another place.
+
+        It is the whole kind, where that has a schema. The error tells about the value.
         """
         return Reference(place.kind) if place.kind in self._judged else place
 
@@ -212,7 +216,7 @@ def _accesses(calls: Mapping[int, Call], found: Mapping[int, tuple[str, ...]]) -
 # Reach: what a model can do by a request, proven for every answer that the composed schema admits (SPEC R12.8).
 #
 # A tool that the request does not declare cannot be called, a place that no call schema admits cannot be written, and
-# no tool sees a scope that its schema does not admit. What is said here is an upper bound: a run may do less.
+# no tool sees a scope that its schema does not admit. All of this is an upper bound: a run may do less.
 
 ANYTHING: Final = None
 """Stands for all places, or all scopes."""
@@ -220,20 +224,20 @@ ANYTHING: Final = None
 
 @dataclass(frozen=True, slots=True)
 class ToolReach:
-    """What calls of one tool can do."""
+    """All that calls of one tool can do."""
 
     tool: str
     code: tuple[tuple[Executor, str], ...]
-    """Who may run them."""
+    """The activities and delegates that may run them."""
     writes: tuple[str, ...] | None
     """The places that they can write to, None for any place."""
     sees: tuple[str, ...] | None
     """The widest scopes that they can be given, None for any."""
     takes: bool
-    """Whether a value can be passed to them: they have parameters."""
+    """True where they have parameters, so that a value can be passed to them."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The tool's reach as data."""
         code = [{"executor": executor.value, "name": name} for executor, name in self.code]
         writes = list(self.writes) if self.writes is not None else None
         sees = list(self.sees) if self.sees is not None else None
@@ -242,7 +246,7 @@ class ToolReach:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a request can come to."""
+    """All that a request can lead to."""
 
     model: str | None
     """The model that `config` names."""
@@ -254,28 +258,26 @@ class Reach:
     tokens: int | None
     """The most tokens of all requests and answers, where `config` says so."""
     money: float | None
-    """The most US dollars of the same."""
+    """The most US dollars for all requests, where `config` says so."""
     first_bytes: int
     """The bytes of the first request: messages and schema."""
     unenforced: str | None = None
     """Why the model's provider cannot enforce the composed schema, where that is known: answers are only validated."""
     findings: tuple[Finding, ...] = ()
-    """What of it the provider cannot enforce, where it enforces the rest."""
+    """The parts of the schema that the provider cannot enforce, where it enforces the rest."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The request's reach as data."""
         said = {name: getattr(self, name) for name in ("model", "calls", "requests", "tokens", "money", "unenforced")}
         return {**said, "tools": [tool.to_dict() for tool in self.tools], "first_request_bytes": self.first_bytes}
 
     def passed(self, place: Reference) -> tuple[str, ...]:
-        """The tools that a model, which is shown all of the context, may pass a value to: as a parameter, or where a
-        scope covers its place.
-        """
+        """The tools to which a model that sees the whole context may pass a value, as a parameter or by a scope."""
         return tuple(tool.tool for tool in self.tools if tool.takes or _covers(tool.sees, place))
 
 
 def reach_of(request: Request, code: Container[str] = ()) -> Reach:
-    """What a model can do by a request; `code` are the delegates that are code, and ask no model."""
+    """All that a model can do by a request; `code` are the delegates that are code, and ask no model."""
     composed = compose(request)
     calls = composed["properties"]["calls"].get("items", {}).get("anyOf", ())
     tools = tuple(
@@ -312,7 +314,7 @@ def _tool_reach(request: Request, tool: Tool, schema: Mapping[str, Any], compose
 
 
 def _code(request: Request, tool: Tool, schema: Mapping[str, Any]) -> Iterator[tuple[Executor, str]]:
-    """Which code may run a call: what the call can choose, and what runs it where it chooses nothing."""
+    """The code that may run a call: what the call can choose, and what runs it where it chooses nothing."""
     chosen = {key: schema["properties"].get(key, {}).get("enum", ()) for key in ("_delegate", "_activity")}
     if not any(chosen[key] and key in schema["required"] for key in chosen):
         runner = request.runner(tool)
@@ -322,15 +324,13 @@ def _code(request: Request, tool: Tool, schema: Mapping[str, Any]) -> Iterator[t
 
 
 def _texts(said: Any, composed: Any, pinned: Any) -> list[str] | None:
-    """The texts that a schema of one text, or of a list of them, names; None where it admits others as well. What is
-    not shown is what the tool pins.
-    """
+    """The texts that a schema of one text, or of a list of texts, admits besides the pinned ones; None for any."""
     named = _listing(composed)(said)
     return named if named is None else [*([pinned] if isinstance(pinned, str) else pinned or ()), *named]
 
 
 def _listing(composed: Any) -> Walk[list[str] | None]:
-    """The texts that a part of a schema admits, where it plainly lists all of them."""
+    """A walk that finds the texts that a part of a schema admits, where it plainly lists all of them."""
 
     def listed(said: Any) -> list[str] | None:
         if not isinstance(said, dict):
@@ -358,8 +358,9 @@ def _places(texts: list[str] | None) -> tuple[str, ...] | None:
 
 
 def _asking(request: Request, tools: Iterable[ToolReach], code: Container[str]) -> int:
-    """The most requests to models that one call can come to. Where it is answered by a run of its own, that one's calls
-    count as this one's do (SPEC R13.3), and may come to more.
+    """The most requests to models that one call can lead to.
+
+    Where a run of its own answers the call, the calls of that run count as those of this one (SPEC R13.3).
     """
     delegates = request.submission.delegates
     elements = request.known.limits.elements
@@ -380,7 +381,7 @@ def _has_tools(definition: Any) -> bool:
 
 
 def _requests(request: Request, runner: tuple[Executor, str], code: Container[str]) -> int:
-    """The most requests to models that one call can come to."""
+    """The most requests to models that one call can lead to when one runner runs it."""
     executor, name = runner
     if executor is Executor.ACTIVITY or (executor is Executor.DELEGATE and name in code):
         return 0

@@ -17,7 +17,7 @@ from ..messages import TRUST, Message, is_promise, read_data, render_data, shown
 from ..paths import MISSING
 from ..references import Path
 from ..schemas import SchemaError, compiled, conjuncts, excerpt
-from ..schemas.algebra import Algebra, told
+from ..schemas.algebra import Algebra, described
 from ..schemas.costs import EXCEEDED
 from ..schemas.validation import holds_expression
 from ..schemas.walk import admits_name, reference_to
@@ -180,8 +180,8 @@ def contradictions(tool: Tool, signature: Tool) -> Iterator[Problem]:
             for one, of in ((said, tool), (taken[name], signature))
         )
         if not algebra.fit(given, wanted):
-            text = f"is {told(given)} here, and {told(wanted)} by the activity {tool.name!r}: declare that, or less"
-            yield Problem(at, f"parameter {name!r} {text}")
+            text = f"is {described(given)} here, and {described(wanted)} by the activity {tool.name!r}"
+            yield Problem(at, f"parameter {name!r} {text}: declare that, or less")
 
 
 def _parameters(tool: Tool) -> tuple[dict[str, Any], list[dict[str, Any]]]:

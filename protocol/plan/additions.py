@@ -1,7 +1,7 @@
 """Additions: data messages for a run under way (SPEC R11.6).
 
-They are held against the shape of messages, the limits, and what the run's log says already: which instances there are,
-what is there, and the schema of their kind, which is that of a promise where one is kept.
+They are checked by the shape of messages, the limits and the run's log: its instances, its values, and the schemas of
+kinds, among them those of promises.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _OF_THE_ENGINE = ("_call", "_chosen", "_date", "_path")
 
 def check_data(value: Any, so_far: Iterable[Message], limits: Limits, instances: Sequence[str]) -> tuple[Message, ...]:
     """The data messages to append: `value` is one or a list of them. Raises `Rejected` with every error, its pointers
-    into the value. Each is held against those before it as well.
+    into the value. Each message is checked together with those before it.
 
     `so_far` are the messages of the run's log, in order: at least the global ones and those of the instances that the
-    value names. `instances` are all that the run has.
+    value names. `instances` are all instances of the run.
     """
     value = plain(value, limits)
     messages = value if isinstance(value, list) else [value]
@@ -49,10 +49,10 @@ def check_data(value: Any, so_far: Iterable[Message], limits: Limits, instances:
     return tuple(messages)
 
 
-def check_said(messages: Sequence[Any], limits: Limits) -> list[Message]:
+def check_user_messages(messages: Sequence[Any], limits: Limits) -> list[Message]:
     """The messages to add to a loop: texts and chat messages of a user. Raises `Rejected` for others."""
     messages = [plain(message, limits) for message in messages]
-    problems = [problem for index, message in enumerate(messages) for problem in _said_problems(message, limits, index)]
+    problems = [problem for index, message in enumerate(messages) for problem in _user_problems(message, limits, index)]
     if not messages:
         problems.append(Problem("", "there is no message"))
     if problems:
@@ -60,7 +60,7 @@ def check_said(messages: Sequence[Any], limits: Limits) -> list[Message]:
     return messages
 
 
-def _said_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:
+def _user_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:
     unfit = list(_message_problems(message, limits, *at))
     yield from unfit
     if unfit:
@@ -72,7 +72,7 @@ def _said_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:
 
 
 def _shape_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:
-    """What is wrong with a message whatever the run is."""
+    """Problems of a data message in any run."""
     unfit = list(_message_problems(message, limits, *at))
     yield from unfit
     if unfit:
@@ -85,12 +85,12 @@ def _shape_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]
 
 
 def _message_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:
-    """What no message may be."""
+    """Problems of any message."""
     yield from list(one_message_problems(message, limits, *at)) or message_problems(message, *at)
 
 
 def _content_problems(message: Message, context: Context, instances: Sequence[str], *at: int) -> Iterator[Problem]:
-    """What the run's log says against a message of the right shape."""
+    """Problems of a well-formed message in this run."""
     instance = message.get("_instance")
     if instance is not None and instance not in instances:
         cause = UnknownName(instance, tuple(instances))
@@ -109,30 +109,30 @@ def _content_problems(message: Message, context: Context, instances: Sequence[st
         yield Problem(pointer(*at), f"the schema of {operation.place.kind} forbids it{where}: {problem.message}")
 
 
-# Amendments: calls in place of those of a run that have not begun, or beside them (SPEC R11.1, R11.7).
+# Amendments: calls that replace those of a run that have not begun, or are added to them (SPEC R11.1, R11.7).
 #
 # An amendment is `{"calls": […]}` or `{"solution": {"calls": […]}}`, with `tools` and `delegates` as in a submission.
-# Its calls are checked like those of a submission whose context is all that the run's log holds; calls at work are
-# writers, and so are those that stay where calls are added, of which an ended run has none. The limits of input hold
-# for what is handed in; the log has its own.
+# Its calls are checked like those of a submission whose context is the run's log. Calls at work are writers, and so are
+# those that stay where calls are added (an ended run has none). The limits of a submission hold for the amendment; the
+# log has its own.
 
 _KEYS: Final = frozenset({"calls", "solution", "tools", "delegates"})
 
 
 @dataclass(frozen=True)
 class SoFar:
-    """A run as an amendment finds it."""
+    """The state of a run that is amended."""
 
     messages: Sequence[Message]
     """Every message of its log, in order."""
     begun: Mapping[str | None, Sequence[Call]]
     """The calls at work, by instance."""
     first: int
-    """The index that the first new call gets: behind all that are there. What has ended is in the messages."""
+    """The index of the first new call, after those of the run. What calls have written is in the messages."""
     is_template: bool = False
-    """Whether calls run once for each instance, as a plan's do."""
+    """True where calls run once for each instance, as those of a plan."""
     tools: Mapping[str, Any] = field(default_factory=dict)
-    """What its calls have named so far, with the schemas."""
+    """The tools that its calls have named, with their schemas."""
     delegates: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     allow: frozenset[str] | None = None
@@ -140,11 +140,11 @@ class SoFar:
     kept: Mapping[str | None, Sequence[Call]] = field(default_factory=dict)
     """The calls that have not begun and stay, where calls are added to them (SPEC R11.7), by instance."""
     operator: OperatorTrust = field(default_factory=OperatorTrust)
-    """What the operator said of tools when the run was submitted."""
+    """The labels that the operator gave to tools when the run was submitted."""
 
 
 def check_amendment(value: Any, so_far: SoFar, known: Environment) -> CheckedPlan:
-    """The layout of the new calls alone. Raises `Rejected` with every error, its pointers into the amendment."""
+    """The plan of the new calls alone. Raises `Rejected` with every error, its pointers into the amendment."""
     if not isinstance(value, dict) or ("calls" in value) is ("solution" in value):
         raise Rejected([Problem("", 'an amendment must be an object with "calls", or with a "solution" that has them')])
     unknown = [
@@ -177,9 +177,7 @@ def check_amendment(value: Any, so_far: SoFar, known: Environment) -> CheckedPla
 
 
 def _narrowed(known: Environment, so_far: SoFar) -> Environment:
-    """The environment with what the run allows: an amendment can call nothing else (SPEC R4.2a); and with what was said
-    of tools when it was submitted.
-    """
+    """The environment, limited to the names that the run may call (SPEC R4.2a), and what the operator said."""
     known = replace(known, operator=known.operator | so_far.operator)
     if so_far.allow is None:
         return known
@@ -187,7 +185,7 @@ def _narrowed(known: Environment, so_far: SoFar) -> Environment:
 
 
 def _unfinished(so_far: SoFar) -> dict[str | None, Sequence[Call]]:
-    """The calls that may still write, by instance: those at work and those that stay."""
+    """Instance -> the calls that may still write: those at work and those that stay."""
     return {
         instance: (*so_far.begun.get(instance, ()), *so_far.kept.get(instance, ()))
         for instance in dict.fromkeys((*so_far.begun, *so_far.kept))
@@ -195,12 +193,12 @@ def _unfinished(so_far: SoFar) -> dict[str | None, Sequence[Call]]:
 
 
 def placed(problem: Problem, value: Mapping[str, Any]) -> Problem:
-    """A problem of the submission that was made of an amendment, at its place in the amendment."""
+    """A problem of the submission made from an amendment, at its place in the amendment."""
     return problem if "solution" in value else replace(problem, pointer=problem.pointer.removeprefix("/solution"))
 
 
 def _joined(own: Mapping[str, Any], given: Any) -> Any:
-    """What the run has and what is given; anything but an object stays as it is, to be found wrong."""
+    """The run's tools or delegates joined with given ones; reading the result finds what is no object."""
     if isinstance(given, list):
         return [dict(own), *given]
     return {**own, **given} if isinstance(given, dict) else dict(own) if given is None else given

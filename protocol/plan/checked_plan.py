@@ -27,14 +27,14 @@ from .waits import CrossLaneGraph
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """A property that a promise names and that has no value yet (SPEC R6.3)."""
+    """A place that a promise names and that has no value yet (SPEC R6.3)."""
 
     place: Reference
     instance: str | None
-    """The one in which it is missing, None for all."""
+    """The instance in which the value is missing, None for all."""
     schema: Any
     needed: bool
-    """Whether a call waits for it, or its promise requires it."""
+    """True where a call waits for the value, or its promise requires it."""
     at: int
     """The position of the promise in the context."""
 
@@ -45,7 +45,7 @@ class Promised:
 
 @dataclass(frozen=True)
 class CheckedPlan:
-    """What a check has found out; all else that is known before anything runs follows from it."""
+    """The result of a check; everything else that is known before a run follows from it."""
 
     submission: Submission
     context: Context
@@ -54,34 +54,34 @@ class CheckedPlan:
     tools: Mapping[str, Tool] = field(default_factory=dict)
     """Every tool that a call names, declared or derived from an activity."""
     signatures: Mapping[str, Tool] = field(default_factory=dict)
-    """What activities are by their signatures, where a backend has said so."""
+    """The tools that activities are by their signatures, as far as a backend knows them."""
     contracts: Mapping[str, str] = field(default_factory=dict)
-    """The marks of the contracts of activities that its calls were checked under (SPEC R17.2), by name."""
+    """Activity -> the mark of the contract that its calls were checked under (SPEC R17.2)."""
     allow: frozenset[str] | None = None
-    """The names that its calls may use, where a list was given."""
+    """The only names that its calls may use; None for any."""
     queued: frozenset[str] = frozenset()
-    """The activities with a queue of their own, as far as a backend has said so."""
+    """The activities with a queue of their own, as far as a backend knows them."""
     giving: frozenset[str] = frozenset()
-    """The delegates in code that say what they give, as far as a backend has said so."""
+    """The delegates in code that declare their result, as far as a backend knows them."""
     reach: Mapping[str, ToolTrust] = field(default_factory=dict)
-    """What is said of the delegates of its calls, by all that they can call (SPEC R16.3), and of the code that they, or
-    the model of a request, may have called.
+    """Delegate or activity -> its trust. A delegate's includes that of all it can call (SPEC R16.3). Activities are
+    those that delegates, or the model of a request, may call.
     """
     asked: ToolTrust = NOTHING
-    """The same of the model of a loop, and of who else writes to its context."""
+    """The trust of all that the model of a loop can call, with the labels of the context."""
     operator: OperatorTrust = field(default_factory=OperatorTrust)
-    """What the operator says of tools; it goes with the run."""
+    """The labels that the operator gives to tools, kept with the run."""
 
     @cached_property
     def returns(self) -> Mapping[str, Tool]:
-        """The activities, as tools, of calls whose own tools say nothing of results (SPEC R4.6)."""
+        """The activities, as tools, of calls whose own tools do not declare a result (SPEC R4.6)."""
         silent = {name for name, tool in self.tools.items() if tool.compiled_output is None}
         names = {call.runner.name for call in self.calls if call.tool in silent} & self.signatures.keys()
         return {name: tool for name in sorted(names) if (tool := self.signatures[name]).compiled_output}
 
     @cached_property
     def trust(self) -> Mapping[str, ToolTrust]:
-        """What is said of the tools and the code that its calls name or may name, where anything is (SPEC R16.1)."""
+        """Tool, activity or delegate that calls name or may name -> its trust, where it has any (SPEC R16.1)."""
         names = dict.fromkeys((*(name for call in self.calls for name in (call.tool, call.runner.name)), *self.reach))
         told = {name: ToolTrust.together(self._tool_trust_of(name)) for name in names}
         return {name: said for name, said in told.items() if said}
@@ -100,13 +100,13 @@ class CheckedPlan:
 
     @property
     def held(self) -> tuple[int, ...]:
-        """The calls that a person decides on before they run (SPEC R14.1)."""
+        """The calls that a person has to approve before they run (SPEC R14.1)."""
         approvals = read_approvals(self.submission.config)
         return tuple(call.index for call in self.calls if approvals.hold(call))
 
     @property
     def size(self) -> int:
-        """How many calls will be executed, over all instances."""
+        """The number of calls that will run, over all instances."""
         return sum(len(lane.calls) for lane in self.lanes.values())
 
     @property
@@ -129,7 +129,7 @@ class CheckedPlan:
 
     @cached_property
     def promised(self) -> tuple[Promised, ...]:
-        """What the promises of the context name and what has no value yet (SPEC R6.3)."""
+        """The places that the promises of the context name and that have no value yet (SPEC R6.3)."""
         found: dict[tuple[Reference, int, str | None], Promised] = {}
         shared = self.context.fold()
         for promise in Promises(self.submission.context).all:
@@ -153,8 +153,9 @@ class CheckedPlan:
 
     @property
     def _readers_of_promises(self) -> Iterator[tuple[str | None, tuple[Reference, ...], int]]:
-        """The lanes by instance, with the promised places that they wait for, and which of them are alike. A request
-        has none yet: its calls may come in any instance, and it needs what a promise requires.
+        """For each lane its instance, the promised places that it waits for, and a number that like lanes share.
+
+        The lanes of a request are not known yet: its calls may be in any instance.
         """
         if self.submission.is_request:
             yield from ((instance, (), 0) for instance in self.submission.instances or (None,))
@@ -163,16 +164,14 @@ class CheckedPlan:
 
     @cached_property
     def skipped(self) -> tuple[Unresolvable, ...]:
-        """What calls can never read in some instance, so that they are skipped there, and those that need what they
-        write (SPEC R6.3a).
-        """
+        """The expressions that calls can never read in an instance, so that they are skipped there (SPEC R6.3a)."""
         return tuple(
             replace(found, instance=lane.instance) for lane in self.lanes.values() for found in lane.unsatisfiable
         )
 
     @cached_property
     def readers(self) -> Mapping[int, Set[int]]:
-        """Call index to those of its readers, over all lanes, where it has any; see `edges`."""
+        """Call -> the calls that wait for it, over all lanes; see `edges`."""
         found: dict[int, Set[int]] = {}
         seen: set[int] = set()
         gathering = {id(lane.gathers): lane.gathers.graph for lane in self.lanes.values() if lane.gathers is not None}
@@ -204,7 +203,7 @@ class CheckedPlan:
 
     @cached_property
     def joined_levels(self) -> dict[int, int] | None:
-        """How many calls stand one behind the other before each call, over all lanes; None where none are joined."""
+        """Call -> the length of the longest chain of calls before it; None where no lanes are joined."""
         if not self.is_joined:
             return None
         shared = {call.index for call in self.lanes[None].calls}
@@ -228,9 +227,9 @@ class CheckedPlan:
 
 
 def _unseen(graph: Graph, seen: set[int]) -> list[int]:
-    """The calls that do not wait for the very same as in a graph before, which lanes of the same calls share.
+    """The calls whose waits are not the same object as in a graph seen before.
 
-    What is nearest behind a barrier may differ from one graph to another.
+    Calls behind barriers or with scopes are always among them: their nearest writers may differ between graphs.
     """
     waits = list(map(id, graph.waits.values()))
     calls = [
@@ -245,8 +244,8 @@ def _unseen(graph: Graph, seen: set[int]) -> list[int]:
 # Resolution upfront: what delegates declare of input and output is part of their tools (SPEC R9.2).
 #
 # With `config.resolve: "upfront"` a tool that pins its `_delegate`, and one whose calls all name the same delegate, is
-# narrowed by the definition of that delegate: a call must fit the input that it declares, and its result
-# the definition's schema. So a model is shown, and a call held against, what the delegate takes.
+# narrowed by the definition of that delegate: a call must fit the input that the definition declares, and its result
+# must fit the definition's schema. Models are shown the narrowed tools.
 
 Definitions = Callable[[str], Mapping[str, Any] | None]
 """The definition of a registered delegate, where it is not code."""
@@ -257,12 +256,12 @@ _WORDS: Final = frozenset({"title", "description", "$schema", "$comment", "examp
 
 
 def is_upfront(submission: Submission) -> bool:
-    """Whether a submission asks for it."""
+    """Whether a submission asks for the resolution of delegates upfront."""
     return submission.config.get("resolve") == "upfront"
 
 
 def narrowed_tools(submission: Submission, definitions: Definitions) -> Mapping[str, Tool]:
-    """The tools of a submission that asks for it, each as its delegate takes it."""
+    """The tools of a submission, narrowed by the definitions of their delegates."""
     tools = dict(submission.tools)
     for name, delegate in _delegates(submission):
         definition = _definition(submission, delegate, definitions)
@@ -283,7 +282,7 @@ def upfront_problems(submission: Submission, definitions: Definitions) -> Iterat
 
 
 def _delegates(submission: Submission) -> Iterator[tuple[str, str]]:
-    """The tools that lead to one delegate each, with its name."""
+    """The tools that lead to one delegate each, with the name of the delegate."""
     named: dict[str, set[Any]] = {}
     for _, raw in submission.calls:
         if isinstance(raw, dict) and isinstance(raw.get("_tool"), str):
@@ -303,7 +302,7 @@ def _definition(submission: Submission, delegate: str, definitions: Definitions)
 
 
 def _references(definition: Mapping[str, Any]) -> Iterator[str]:
-    """Which of its schemas holds a reference into itself, which would lead elsewhere in a tool."""
+    """The schemas of a definition with a `$ref`, which would lead elsewhere inside a tool."""
     for key, schema in (
         ("input schema", input_schema(definition.get("context", ()))),
         ("schema", definition.get("schema")),
@@ -313,7 +312,7 @@ def _references(definition: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _narrowed(declaration: Mapping[str, Any], definition: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool's schema with what a definition declares of input and output; the same again where it has that already."""
+    """A tool's schema joined with the input and output that a definition declares; idempotent."""
     narrowed = dict(declaration)
     schema = input_schema(definition.get("context", ()))
     if isinstance(schema, Mapping):

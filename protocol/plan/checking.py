@@ -48,9 +48,9 @@ from .checked_plan import CheckedPlan, Definitions, is_upfront, narrowed_tools, 
 from .config import aside_problems
 from .lanes import Cycle, Unresolvable, lay_out, runs
 from .submission import Pointer, Submission, output_problems
-from .support import Reach
+from .support import TrustReach
 
-# Reading calls: each as far as it can be used, and all that is wrong with it (SPEC R4.1, R4.2, R4.7, R10.1).
+# Reading calls: the usable part of each, and all that is wrong with it (SPEC R4.1, R4.2, R4.7, R10.1).
 
 
 def read_calls(
@@ -74,57 +74,56 @@ def read_calls(
 
 @dataclass
 class _Written:
-    """A call as it was written, completed by what its tool's schema fills in."""
+    """A call as it was written, with the properties that its tool's schema fills in."""
 
     raw: Mapping[str, Any]
     name: str
-    """Of its tool; empty where it has no usable shape."""
+    """The name of its tool; empty where the call has no usable shape."""
     tool: Tool | None
 
     @cached_property
     def constants(self) -> Mapping[str, Any]:
-        """What the tool's schema fills in."""
+        """The properties that the tool's schema fills in."""
         return self.tool.constants if self.tool is not None else {}
 
     @cached_property
     def properties(self) -> dict[str, Any]:
-        """All of it, filled in."""
+        """All properties."""
         return completed(self.raw, self.constants)
 
     @cached_property
     def problems(self) -> list[Problem]:
-        """What is wrong with its meta-properties."""
+        """Problems of its meta-properties."""
         return list(meta_problems(self.properties))
 
     @cached_property
     def unusable(self) -> frozenset[str]:
-        """The meta-properties that are left out for that."""
+        """The meta-properties that have a problem, and are left out."""
         return _told(self.problems)
 
     def usable(self, index: int, runner: Runner, reads: Any) -> Call:
-        """The call that is left."""
+        """The call without its unusable meta-properties."""
         is_whole = self.name and not self.unusable
         raw = self.raw if is_whole else {**_without(self.raw, self.unusable), "_tool": self.name}
         return make_call(index, raw, _without(self.constants, self.unusable), runner, reads)
 
     def held(self, call: Call) -> Mapping[str, Any]:
-        """What is held against schemas: with stand-ins for expressions."""
+        """The value that is validated: with stand-ins for expressions."""
         return {**self.properties, **call.standing_in()} if self.unusable else call.standing_in()
 
 
 @dataclass
 class _Reader:
-    """Reads calls against what is known."""
+    """Reads the calls of a submission."""
 
     toolbox: Toolbox
     instances: tuple[str, ...]
     work_left: int
-    """What the schemas may still take. The first call that takes more is a problem, and no later one is looked at."""
-
+    """The schema work left. The first call that takes more is a problem, and no later one is validated."""
     reads_left: int | None
-    """How many references further calls may have, where all of them together are limited."""
+    """The number of references that further calls may have; None for any number."""
     is_template: bool = False
-    """Whether they are a plan's."""
+    """True for the calls of a plan."""
     _by_tool: dict[str, tuple[Runner, Sequence[Problem]]] = field(default_factory=dict)
     """Who runs the calls of a tool that choose no code of their own."""
 
@@ -133,7 +132,7 @@ class _Reader:
         return frozenset(self.instances)
 
     def read(self, index: int, raw: Any, at: Pointer) -> tuple[Call | None, list[Problem]]:
-        """The call, with what is usable of it, and what is wrong with it; no call where it may write anywhere."""
+        """The usable part of a call, and all that is wrong with it; None where it might write anywhere."""
         shapeless = shape_problems(raw, *at)
         if not isinstance(raw, dict):
             return None, shapeless
@@ -154,7 +153,7 @@ class _Reader:
         return None if "_outputPath" in written.unusable else call, found
 
     def _too_many(self, reads: Sequence[Read], at: Pointer) -> list[Problem]:
-        """Why a call may not read as much as it does, if so."""
+        """The problem of a call that reads too much."""
         if self.reads_left is None:
             return []
         count = sum(len(expression.references) for _, expression in reads)
@@ -165,7 +164,7 @@ class _Reader:
         return []
 
     def _runner(self, written: _Written) -> tuple[Runner, Sequence[Problem]]:
-        """Who runs a call (SPEC R4.2); where nothing does, a stand-in and the problem."""
+        """Who runs a call (SPEC R4.2); where nothing does, a stand-in and the problems."""
         if any(written.properties.get(key) is not None for key in ("_delegate", "_activity")):
             return self._chosen(written)
         if written.name not in self._by_tool:
@@ -173,7 +172,7 @@ class _Reader:
         return self._by_tool[written.name]
 
     def _chosen(self, written: _Written) -> tuple[Runner, Sequence[Problem]]:
-        """The same, looked up."""
+        """Look up who runs a call."""
         name, delegate, activity = written.name, *map(written.properties.get, ("_delegate", "_activity"))
         if written.tool is None and (not delegate or delegate == ANONYMOUS):
             cause = UnknownName(name, self.toolbox.names)
@@ -196,7 +195,7 @@ class _Reader:
     def _schema_problems(
         self, tool: Tool | None, runner: Runner, held: Mapping[str, Any], told: frozenset[str]
     ) -> Iterator[Problem]:
-        """What schemas say against a call, but of meta-properties of which something is said already."""
+        """Problems by schemas, except of meta-properties that have other problems (`told`)."""
         if self.work_left < 0:
             return
         self.work_left -= max(0, (tool.work(held) if tool is not None else 0) - FREE_WORK)
@@ -212,7 +211,7 @@ class _Reader:
         yield from (problem for problem in found if not _told([problem]) & told)
 
     def _instance_problems(self, call: Call) -> Iterator[Problem]:
-        """A call's instance must occur in the context (SPEC R10.1)."""
+        """Problems of a call's instance, which must occur in the context (SPEC R10.1)."""
         if call.instance == EVERYWHERE:
             text = "the context has no instances" if not self.instances else "a plan runs in every instance anyway"
             if not self.instances or self.is_template:
@@ -224,7 +223,7 @@ class _Reader:
             yield Problem("/_gather", "the context has no instances to read from: leave _gather out")
 
     def _latent_problems(self, call: Call) -> Iterator[Problem]:
-        """A latent call with an output path needs a result or a model to give it (SPEC R4.7)."""
+        """Problems of a latent call: one with an output path needs a result, or a model to give it (SPEC R4.7)."""
         is_latent = call.runner.executor is Executor.LATENT
         if call.each and (is_latent or asks(call)):
             text = "a model writes one result for it" if is_latent else "a question is asked once"
@@ -238,12 +237,12 @@ class _Reader:
 
 
 def _stand_in(name: str) -> Runner:
-    """Stands for what would run a call of an unknown tool."""
+    """A runner for a call of an unknown tool."""
     return Runner(Executor.ACTIVITY, name)
 
 
 def _told(problems: Collection[Problem]) -> frozenset[str]:
-    """The meta-properties that problems of a completed call speak of."""
+    """The meta-properties that problems of a completed call point at."""
     if not problems:
         return frozenset()
     keys = (segments(problem.pointer)[0] for problem in problems if problem.pointer)
@@ -251,15 +250,16 @@ def _told(problems: Collection[Problem]) -> frozenset[str]:
 
 
 def _without(properties: Mapping[str, Any], unusable: Collection[str]) -> dict[str, Any]:
-    """The properties but these, whichever of their names they are written under."""
+    """The properties without the unusable ones, whichever of their names they are written under."""
     if not unusable:
         return dict(properties)
     return {key: value for key, value in properties.items() if ALIASES.get(key, key) not in unusable}
 
 
 def _placed(problems: Iterable[Problem], raw: Mapping[str, Any], at: Pointer) -> Iterator[Problem]:
-    """The problems of a completed call, each at what the author wrote: a value that the tool's schema filled in stands
-    nowhere in the submission, so it is placed at the call.
+    """The problems of a completed call at their places in the submission.
+
+    A value that the tool's schema filled in has no place there, so its problem is placed at the call.
     """
     for problem in problems:
         key, *below = segments(problem.pointer) or ("",)
@@ -278,7 +278,7 @@ def _no_definition(_: str) -> None:
 
 @dataclass(frozen=True)
 class Environment:
-    """What a submission is held against besides itself; the defaults are for planning without a backend."""
+    """What a backend knows when it checks a submission; the defaults are for planning without a backend."""
 
     activities: Mapping[str, Mapping[str, Any]] | None = None
     """The schemas of the registered activities by name."""
@@ -297,11 +297,11 @@ class Environment:
     operator: OperatorTrust = field(default_factory=OperatorTrust)
     """What the operator says of tools (SPEC R16.1)."""
     remedy: Callable[[str], str] = no_remedy
-    """What to do about a tool that is not known, behind a colon; empty where there is nothing to say."""
+    """The advice about an unknown tool, beginning with a colon; may be empty."""
     spelled: Callable[[str], str | None] = _no_definition
     """The name of the delegate that another spelling leads to."""
     _read: dict[str, Contract] = field(default_factory=dict, compare=False, repr=False)
-    """The contracts of activities, as far as they were asked for; kept by `dataclasses.replace`."""
+    """The contracts of activities that were looked up; kept by `dataclasses.replace`."""
 
     def activity(self, name: str) -> Tool | None:
         """The tool that an activity is: read and compiled once."""
@@ -319,7 +319,7 @@ class Environment:
 
 
 class RejectedCalls(Rejected):
-    """A rejected submission whose calls could be laid out all the same: its `plan` is what hints are made from."""
+    """A rejected submission whose calls could be laid out all the same: hints are made from its `plan`."""
 
     def __init__(self, errors: Iterable[Problem], plan: CheckedPlan) -> None:
         super().__init__(errors)
@@ -388,20 +388,20 @@ def check_calls(
 
 
 def _marks(calls: Iterable[Call], known: Environment) -> dict[str, str]:
-    """The marks of the contracts under which calls are checked (SPEC R17.2)."""
+    """Activity -> the mark of the contract under which its calls are checked (SPEC R17.2)."""
     names = sorted({call.runner.name for call in calls if call.runner.executor is Executor.ACTIVITY})
     return {name: contract.mark for name in names if (contract := known.contract(name)) is not None}
 
 
 def _reached(submission: Submission, calls: Iterable[Call], known: Environment) -> dict[str, ToolTrust]:
-    """What is said of the delegates of calls, and of the code that they, or the model of a request, may have called."""
+    """The trust of the delegates of calls, and of the activities that these or a request's model may call."""
     reach, delegates = reach_of(submission.delegates, known), dict.fromkeys(_delegates_of(calls))
     code = reach.of_code(_declared(submission) if submission.is_request else Declared(), delegates)
     return {**code, **{name: reach.of_delegate(name) for name in delegates}}
 
 
-def reach_of(own: Mapping[str, Any], known: Environment) -> Reach:
-    """What can be called of what a submission's or a run's own delegates and a backend know."""
+def reach_of(own: Mapping[str, Any], known: Environment) -> TrustReach:
+    """The trust of all that can be called, given a submission's or a run's own delegates and a backend."""
     delegates = {**dict.fromkeys(listed(known.delegates)), **own}
 
     def definition(name: str) -> Mapping[str, Any] | None:
@@ -409,7 +409,7 @@ def reach_of(own: Mapping[str, Any], known: Environment) -> Reach:
         found = own.get(name) or known.definitions(name)
         return found if isinstance(found, Mapping) else None
 
-    return Reach(
+    return TrustReach(
         tuple(known.activities or ()),
         known.activity,
         definition,
@@ -423,14 +423,14 @@ def _declared(submission: Submission) -> Declared:
 
 
 def asked_of(submission: Submission, known: Environment) -> ToolTrust:
-    """What is said of all that the model of a loop can call, and of who else writes to what it is shown."""
+    """The trust of all that the model of a loop can call, with the labels of the context that it is shown."""
     written = TRUSTED.union(*(marks_of(message).labels for message in submission.context))
     reach = reach_of(submission.delegates, known)
     return ToolTrust.together((reach.of_tools(_declared(submission)), ToolTrust(result=written)))
 
 
 def toolbox_of(submission: Submission, known: Environment) -> Toolbox:
-    """Everything that the calls of a submission may name."""
+    """All tools and code that the calls of a submission may name."""
     delegates = CombinedDelegates(submission.delegates, known.delegates) if known.delegates is not None else None
     tools = narrowed_tools(submission, known.definitions) if is_upfront(submission) else submission.tools
     if submission.is_request:  # a model is shown all that the code takes
@@ -490,7 +490,7 @@ def _declared_by(definition: Any) -> Iterator[str]:
 
 
 def _code_problems(submission: Submission, toolbox: Toolbox) -> Iterator[Problem]:
-    """Code that the tools of a request pin or offer, and that is not registered: a model is not to be shown it."""
+    """Code that the tools of a request pin or offer and that is not registered: no model may be shown it."""
     for name, tool in submission.tools.items():
         for key in ("_delegate", "_activity"):
             for chosen in tool.choices(key):
@@ -540,7 +540,7 @@ class _Where(TypedDict):
 
 
 def _obstacle_problem(obstacle: Unresolvable | Cycle, submission: Submission) -> Problem:
-    """What keeps calls from running, at its place in the submission (SPEC R6.2, R6.3)."""
+    """The problem of calls that cannot run, at its place in the submission (SPEC R6.2, R6.3)."""
     if isinstance(obstacle, Unresolvable):
         return Problem(pointer(*submission.place(obstacle.call)) + obstacle.at, str(obstacle), obstacle)
     return Problem(pointer(*submission.place(obstacle.calls[0])), str(obstacle), obstacle)
@@ -563,7 +563,7 @@ class CombinedDelegates(Container[str]):
 
 
 def _ordered(problems: Iterable[Problem]) -> list[Problem]:
-    """Once each, in the order of the submission."""
+    """The problems, each once, in the order of the submission."""
     return sorted(dict.fromkeys(problems), key=lambda problem: [_natural(part) for part in problem.pointer.split("/")])
 
 

@@ -1,7 +1,7 @@
 """Settings: what the `config` of a submission or of a request definition may hold (SPEC R7.1, R11.6, R13, R14).
 
-An unknown key and an unfit value are structural errors; a setting of null counts as left out. What `check` takes and a
-backend of this version cannot honour is refused when a run is to be made of it: see `support`.
+An unknown key and an unfit value are structural errors; a setting of null counts as left out. `support` has the
+settings that a backend of this version cannot honour.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _is_approval(value: Any) -> bool:
 
 
 def _can_be_approved(name: str) -> bool:
-    """Whether it is a tool's name, `*`, or one reference (SPEC R14.1)."""
+    """Whether a name in `config.approve` is a tool's, `*`, or one reference (SPEC R14.1)."""
     if not is_expression(name):
         return bool(name)
     try:
@@ -125,9 +125,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "max_concurrency": Setting(*_COUNT, in_submission=True, in_definition=True),
     "ignore": Setting(_are_codes, 'a list of codes of findings such as "ACT103"', in_submission=True),
 }
-"""Every key there is."""
+"""Key of `config` -> what it takes."""
 SAMPLING: Final = ("temperature", "top_p", "seed", "stop", "reasoning_effort")
-"""Those that say how a model writes its answer: they are sent as they are, to a model that has them (SPEC R13.3)."""
+"""Settings of how a model writes its answer, sent unchanged to a model that has them (SPEC R13.3)."""
 
 
 def config_problems(config: Any, *at: str | int) -> Iterator[Problem]:
@@ -169,15 +169,13 @@ class Advisor:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What a solution's `meta` is a newer version of: `{"type": "meta", "meta": {"path", "version", …}}`."""
+    """The `meta` of which a solution writes a newer version: `{"type": "meta", "meta": {"path", "version", …}}`."""
 
     value: Mapping[str, Any]
     version: str
 
     def is_newer(self, version: Any) -> bool:
-        """Whether a version is greater: segments of digits compare as numbers, and zeros at the end do not count. An
-        empty text is none.
-        """
+        """Whether a version is greater. Segments of digits compare as numbers, and zeros at the end do not count."""
         return isinstance(version, str) and version != "" and _segments(version) > _segments(self.version)
 
 
@@ -195,12 +193,12 @@ def meta_of(context: Iterable[Message]) -> Meta | None:
 
 
 def is_asked(message: Message) -> bool:
-    """Whether a message is an advisor that is asked with the request; others are kept, and mean nothing yet."""
+    """Whether a message is an advisor that is asked with the request; others mean nothing yet."""
     return message.get("type") == "advisor" and message.get("on", ON_REQUEST) == ON_REQUEST
 
 
 def aside_problems(context: Iterable[Message]) -> Iterator[Problem]:
-    """What keeps a request from asking for them."""
+    """Problems of messages that ask for advice or a version."""
     for index, message in enumerate(context):
         at = ("context", index)
         if is_asked(message):
@@ -211,7 +209,7 @@ def aside_problems(context: Iterable[Message]) -> Iterator[Problem]:
 
 
 def _meta(message: Message) -> Mapping[str, Any] | None:
-    """What a message asks to be versioned, if it does."""
+    """The `meta` of a message that asks for a newer version of it."""
     meta = message.get("meta") if message.get("type") == "meta" else None
     return meta if isinstance(meta, Mapping) and "version" in meta else None
 
@@ -236,7 +234,7 @@ def _segments(version: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def _segment(part: str) -> tuple[int, int, str]:
-    """A segment as it is compared: numbers as such, however long they are, and before texts."""
+    """The sort key of a segment: numbers, however long, come before texts."""
     if not (part.isascii() and part.isdecimal()):
         return 1, 0, part
     digits = part.lstrip("0")

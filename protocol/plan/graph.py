@@ -1,11 +1,10 @@
 """The data-flow graph: which call waits for which (SPEC R6.1-R6.3, R8.3a).
 
-Calls are joined by the paths they read, by parameters and scopes, and write. The graph is that of one *lane*: the calls
-of one instance together with the global ones they can see, or the global calls alone. Lanes never wait for each other
-otherwise.
+A call that reads a place, by a parameter or a scope, waits for the calls that write it. A graph is that of one *lane*:
+of the calls of one instance with the global ones that they see, or of the global calls alone.
 
-Where many calls wait for the same many writers, listing each pair would take the square of their number. There a
-*barrier* stands between them: a node without a call, numbered below zero, that ends when all before it have ended.
+Where many calls wait for the same many writers, listing each pair would take the square of their number. A *barrier* is
+put between them: a node without a call, numbered below zero, that ends when all before it have ended.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ ScopePlaces = Mapping[Reference, Nodes]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Neighbours in the list of calls, both ends included. A set of them is an integer: bit n stands for the call n
-    places behind the first.
+    """A range of the list of calls, both ends included. A set of its calls is an integer: bit n stands for the call n
+    places after the first.
     """
 
     start: int
     end: int
 
     def bit(self, index: int) -> int:
-        """The call as a bit."""
+        """The bit of a call."""
         return 1 << (index - self.start)
 
     def before(self, index: int) -> int:
-        """The calls of the window that are listed before one."""
+        """The bits of all calls that are listed before one."""
         return self.bit(index) - 1
 
     def calls(self, bits: int) -> list[int]:
@@ -67,7 +66,7 @@ class LeftOut:
     bits: int
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """As pairs (reader, writer), in the order of the writers."""
+        """Pairs (reader, writer), in the order of the writers."""
         return ((self.reader, writer) for writer in self.window.calls(self.bits))
 
 
@@ -76,18 +75,18 @@ class Graph:
     """The waits of a lane's calls: call index -> place read -> the calls that may write it, and barriers."""
 
     waits: Mapping[int, Mapping[Reference, Nodes]]
-    """By parameters."""
+    """The waits for parameters."""
     barriers: Mapping[int, Nodes] = field(default_factory=dict)
     """Barrier -> the calls and barriers that have to end before it."""
     scopes: Mapping[int, ScopePlaces] = field(default_factory=dict)
-    """By scopes; calls without any are not in it."""
+    """The waits for scopes; only of calls that have some."""
     promises: Mapping[int, Reference] = field(default_factory=dict)
     """Barriers that end when a promised value is there, and its place (SPEC R6.3)."""
     left_out: tuple[LeftOut, ...] = ()
     """Scope waits that would close a cycle, in the order of their readers."""
 
     def beside(self, other: Graph) -> Graph:
-        """This graph and that of other readers, whose barriers get other numbers."""
+        """A graph of these readers and others; the barriers of the others get new numbers."""
         last = min(self.barriers, default=0)
 
         def named(node: int) -> int:
@@ -105,7 +104,7 @@ class Graph:
         )
 
     def with_stand_ins(self, stand_ins: Mapping[int, Nodes]) -> Graph:
-        """The graph in which what waits for a call also waits for those that stand in for it (SPEC R14.2)."""
+        """The graph in which who waits for a call also waits for its stand-ins (SPEC R14.2)."""
 
         def joined(nodes: Nodes) -> Nodes:
             return tuple(dict.fromkeys(_reached(reversed(nodes), lambda node: stand_ins.get(node, ()))))
@@ -140,11 +139,11 @@ class Graph:
 
     @cached_property
     def readers(self) -> Mapping[int, Set[int]]:
-        """Call -> the calls that wait for it. Behind a barrier, what follows from the nearest ones is left out."""
+        """Call -> the calls that wait for it. A wait that follows from others behind a barrier is left out."""
         return self.readers_among(self.waits)
 
     def readers_among(self, calls: Iterable[int]) -> Mapping[int, Set[int]]:
-        """Call -> those of some calls that wait for it; see `readers`."""
+        """Call -> the calls, among some, that wait for it; see `readers`."""
         openings = {barrier: self._opening(barrier) for barrier in self.barriers}
         waiting: dict[int, list[int]] = {}
         for reader in calls:
@@ -170,9 +169,9 @@ class Graph:
                     yield tuple(node for node in cycle if node >= 0)
 
     def levels(self, known: Mapping[int, int]) -> dict[int, int]:
-        """How many calls stand one behind the other before each call. `known` has the levels of other lanes' calls.
+        """Call -> the length of the longest chain of calls that it waits for.
 
-        The graph must have no cycle.
+        `known` has the levels of other lanes' calls. The graph must have no cycle.
         """
         levels: dict[int, int] = {}
         for node in self.in_order():
@@ -201,7 +200,7 @@ class Graph:
         return order
 
     def directly_before(self, node: int) -> Iterable[int]:
-        """The calls and barriers that a call or barrier waits for, as they are noted down."""
+        """The calls and barriers that a call or barrier waits for, without those behind barriers."""
         if node < 0:
             return self.barriers[node]
         found = dict.fromkeys(writer for writers in self.waits.get(node, {}).values() for writer in writers)
@@ -210,18 +209,18 @@ class Graph:
         return found
 
     def behind(self, nodes: Iterable[int]) -> set[int]:
-        """Some calls and barriers, and all that these wait for, one through another."""
+        """Calls and barriers, with all that they wait for, one through another."""
         return set(_reached(nodes, self.directly_before))
 
     def _is_ours(self, node: int) -> bool:
         return node < 0 or node in self.waits
 
     def _reached(self, nodes: Iterable[int]) -> Iterator[int]:
-        """The nodes, and through barriers those before them."""
+        """The nodes, and those behind barriers among them."""
         return _reached(nodes, lambda node: self.barriers.get(node, ()))
 
     def _nearest(self, nodes: Iterable[int], openings: Mapping[int, tuple[int, ...]]) -> Iterator[int]:
-        """Like `_reached`, but calls only, and not beyond a barrier's opening."""
+        """The calls among nodes, and those of the openings of barriers among them."""
         stack, seen = list(nodes), set[int]()
         while stack:
             node = stack.pop()
@@ -233,13 +232,13 @@ class Graph:
                     stack.extend(openings[node])
 
     def _opening(self, barrier: int) -> tuple[int, ...]:
-        """What stands before a barrier, without the barriers that one of the calls there waits for anyway."""
+        """The nodes before a barrier, without barriers that one of the calls there waits for anyway."""
         behind = self.barriers[barrier]
         waited_for = {before for call in behind if call >= 0 for before in self.directly_before(call)}
         return tuple(before for before in behind if before >= 0 or before not in waited_for)
 
     def _cycle_from(self, start: int, done: set[int]) -> tuple[int, ...]:
-        """A circle among the nodes before a call that are not done; what was looked at is done afterwards."""
+        """A circle among the nodes before a call that are not `done`; adds the nodes looked at to `done`."""
         path = [start]
         on_path = {start}
         stack = [iter(self.directly_before(start))]
@@ -262,7 +261,7 @@ class Graph:
 
 
 def _reached(nodes: Iterable[int], before: Callable[[int], Iterable[int]]) -> Iterator[int]:
-    """Nodes, and what can be reached from them, each once."""
+    """Nodes, and all that can be reached from them, each once."""
     stack, seen = list(nodes), set[int]()
     while stack:
         node = stack.pop()
@@ -272,10 +271,10 @@ def _reached(nodes: Iterable[int], before: Callable[[int], Iterable[int]]) -> It
             stack.extend(before(node))
 
 
-# Writers: who writes at a place, by its output paths (SPEC R6.1). The counterpart of `readers`.
+# Writers: who writes at a place, by its output paths (SPEC R6.1).
 #
-# No call has an output path in `error`, and any call may fail: who reads there waits for the calls of its instance that
-# are listed before it, and for no other (SPEC R3.1).
+# No call has an output path in `error`, and any call may fail: a reader of `error` waits for the calls of its instance
+# that are listed before it, and for no other (SPEC R3.1).
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -293,8 +292,7 @@ class Line:
 class Writers:
     """Who writes where: an index over the output paths of the calls a lane can see.
 
-    `shared` is the index of other calls, seen as well. `failing` are the calls that may bring an error into the
-    instance of who reads.
+    `shared` is the index of the global calls. `failing` are the calls whose errors a reader sees.
     """
 
     def __init__(self, calls: Iterable[Call], shared: Writers | None = None, *, failing: Iterable[Call] = ()) -> None:
@@ -322,15 +320,15 @@ class Writers:
             yield from self._shared.lines(place)
 
     def has_inside(self, place: Reference) -> bool:
-        """Whether a call writes there, at or below it."""
+        """Whether a call writes at a place or below it."""
         return place.key in self._at_or_below or (self._shared is not None and self._shared.has_inside(place))
 
     def has_earlier(self, place: Reference, *, than: int) -> bool:
-        """Whether a call listed before writes there."""
+        """Whether a call listed before a reader writes at a place, below or above it."""
         return any(line.calls[0] < than for line in self.lines(place))
 
     def has_other(self, place: Reference, *, than: int) -> bool:
-        """Whether another call writes there that a reader may wait for."""
+        """Whether another call, for which a reader may wait, writes at a place, below or above it."""
         if place.kind == ERROR:
             return self.has_earlier(place, than=than)
         return any(len(line.calls) > 1 or line.calls[0] != than for line in self.lines(place))
@@ -346,16 +344,16 @@ _Part = tuple[Line, int, int]
 
 
 class Barriers:
-    """Finds who writes a place, and sets barriers. To be asked in the order the calls are listed.
+    """Finds who writes a place, and makes barriers. Readers have to come in the order listed.
 
-    `count` is the number of barriers that there are already.
+    `count` is the number of barriers made elsewhere.
     """
 
     def __init__(self, writers: Writers, count: int = 0) -> None:
         self.made: dict[int, Nodes] = {}
         """Barrier -> the calls and barriers that have to end before it."""
         self.behind_first: dict[int, None] = {}
-        """Those behind the first calls of a line, which are waited for whatever the context holds."""
+        """The barriers of writers listed before their reader, which waits for them whatever the context holds."""
         self._writers = writers
         self._before = count
         self._known: dict[_Part, int] = {}
@@ -363,7 +361,7 @@ class Barriers:
 
     @property
     def count(self) -> int:
-        """How many barriers there are, with those before."""
+        """The number of all barriers, with those made elsewhere."""
         return self._before + len(self.made)
 
     def before(self, place: Reference, *, by: int) -> Nodes:
@@ -372,7 +370,7 @@ class Barriers:
         return _nodes(parts, self._barrier_of_first)
 
     def after(self, place: Reference, *, by: int) -> Nodes:
-        """The writers of a place that are listed after its reader; for no error of these is waited (SPEC R3.1)."""
+        """The writers of a place that are listed after its reader; none for errors (SPEC R3.1)."""
         if place.kind == ERROR:
             return ()
         parts = ((line, bisect_right(line.calls, by), len(line.calls)) for line in self._writers.lines(place))
@@ -409,53 +407,43 @@ def _nodes(parts: Iterable[_Part], barrier: Callable[[_Part], int]) -> Nodes:
     return tuple(sorted(set(nodes)) if len(nodes) > 1 else nodes)
 
 
-# Readers: who reads at a place, by its parameters or its scopes (SPEC R2.3, R8). The counterpart of `writers`.
+# Readers: who reads at a place, by its parameters or its scopes (SPEC R2.3, R8).
 
 _Places = Callable[[Call], Iterable[Reference]]
 
 
 def parameter_places(call: Call) -> tuple[Reference, ...]:
-    """What the parameters of a call read, each place once. A passing thought waits for nothing (SPEC R5.2)."""
+    """The places that the parameters of a call read, each once; none of a passing thought (SPEC R5.2)."""
     if not call.reads or call.is_thought:
         return ()
     return tuple(dict.fromkeys(place for _, expression in call.reads for place in expression.references))
 
 
 def scope_places(call: Call) -> tuple[Reference, ...]:
-    """What is in the scopes of a call, each place once."""
+    """The scopes of a call, each once; none of a passing thought."""
     return tuple(dict.fromkeys(call.scopes)) if call.scopes and not call.is_thought else ()
 
 
 def places_read(call: Call) -> tuple[Reference, ...]:
-    """Every place a call waits for: those its parameters read, and its narrow scopes (SPEC R8.3a).
-
-    A passing thought is not executed, so it waits for nothing (SPEC R5.2).
-    """
-    if call.is_thought:
-        return ()
-    references = [reference for _, expression in call.reads for reference in expression.references]
-    return tuple(dict.fromkeys((*references, *call.slices)))
+    """The places that a call waits for, each once: those that its parameters read, and its narrow scopes (R8.3a)."""
+    return () if call.is_thought else tuple(dict.fromkeys((*parameter_places(call), *call.slices)))
 
 
 def places_read_first(call: Call) -> tuple[Reference, ...]:
-    """Of these what is read if it is there: of several alternatives the first (SPEC R2.3), and narrow scopes."""
+    """The places that a call reads where they have values: first alternatives (SPEC R2.3) and narrow scopes."""
     if call.is_thought:
         return ()
     first = (place for _, expression in call.reads for place in expression.alternatives[0])
     return tuple(dict.fromkeys((*first, *call.slices)))
 
 
-def places_seen(call: Call) -> Iterator[Reference]:
-    """Every place a call comes by: what its parameters read, and its scopes, whole kinds too; one may come twice."""
-    if call.is_thought:
-        return
-    for _, expression in call.reads:
-        yield from expression.references
-    yield from call.scopes
+def places_seen(call: Call) -> tuple[Reference, ...]:
+    """The places that a call may see: those that its parameters read, and its scopes; one may come twice."""
+    return *parameter_places(call), *scope_places(call)
 
 
 def sees(reader: Call, writer: Call) -> bool:
-    """Whether what a solution's call writes is in another's sight: global, or in one of its instances (SPEC R3.6)."""
+    """Whether one call of a solution sees what another writes: globally or in one of its instances (SPEC R3.6)."""
     if writer.instance is None or writer.instance == reader.instance:
         return True
     return reader.instance is not None and EVERYWHERE in (reader.instance, writer.instance)
@@ -476,7 +464,7 @@ class PlaceIndex(Generic[T]):
             self._at_or_below[key[:length]][thing] = None
 
     def at(self, place: Reference) -> Iterator[T]:
-        """Those about a place or one below it, then those about one above (SPEC R6.1); a thing may come twice."""
+        """The things about a place or one below it, then those about one above (SPEC R6.1); one may come twice."""
         key = place.key
         yield from self._at_or_below.get(key, ())
         for length in range(1, len(key)):
@@ -497,7 +485,7 @@ class ReadPlaces:
 
 
 class Readers:
-    """An index over the places that calls read, as `places` has it."""
+    """An index of calls over the places that they read by `places`."""
 
     def __init__(self, calls: Iterable[Call], places: _Places = places_seen) -> None:
         self._index = PlaceIndex[int]()
@@ -515,9 +503,7 @@ class Readers:
 
 
 def unread_results(calls: Iterable[Call]) -> tuple[int, ...]:
-    """The calls none of whose results any call reads, by a parameter or a scope: what a run is there to produce, or
-    what is not needed.
-    """
+    """The calls whose results no call reads, by a parameter or a scope: the purpose of a run, or superfluous."""
     calls = tuple(calls)
     readers = Readers(calls)
     return tuple(
@@ -528,7 +514,7 @@ def unread_results(calls: Iterable[Call]) -> tuple[int, ...]:
 
 
 class Audience:
-    """Who can ever read what a call writes: those that read there, where it is in sight (SPEC R3.6, R10)."""
+    """Finds who can ever read what a call writes (SPEC R3.6, R10)."""
 
     def __init__(self, calls: Collection[Call], *, is_template: bool, places: _Places = places_seen) -> None:
         members: dict[str | None, list[Call]] = defaultdict(list)

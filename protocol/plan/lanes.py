@@ -1,7 +1,7 @@
 """Lanes: the calls of a submission laid out by where they run (SPEC R6.1-R6.3, R10.1, R10.2).
 
-A *lane* is what one instance runs, or what runs globally. Lanes share nothing but the global values, so each can be
-executed by itself.
+A *lane* has the calls of one instance, or the global ones. Lanes share nothing but the global values, so each can run
+by itself.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ class Lane:
     calls: tuple[Call, ...]
     graph: Graph
     held: frozenset[Reference] = frozenset()
-    """The places, of those that make a difference to the graph, that the initial context holds."""
+    """The places that the initial context holds, among those on which the graph depends."""
     promised: frozenset[Reference] = frozenset()
-    """The places that its calls read and that are only promised (SPEC R6.3)."""
+    """The places that its calls read and that are promised, without a value yet (SPEC R6.3)."""
     required: frozenset[Reference] = frozenset()
-    """The places that the promises require and that have no value, of those that its scopes cover."""
+    """The places without a value that promises require and scopes of its calls cover."""
     unsatisfiable: tuple[Unresolvable, ...] = ()
-    """What its calls can never read, where that rejects nothing (SPEC R6.3a); its `instance` is one of this kind."""
+    """The expressions that its calls can never read, where these are no errors (SPEC R6.3a).
+
+    Lanes of one graph share them: their `instance` is that of any of these lanes.
+    """
     gathers: Gathers | None = None
     """The gather calls that wait in the lane of an instance, where there are any (SPEC R10.4)."""
 
@@ -59,7 +62,7 @@ class Unresolvable(Cause):
 
     call: int
     at: str
-    """Where in the call it stands (JSON pointer)."""
+    """The JSON pointer of the expression in the call."""
     expression: Expression
     instance: str | None
     is_in_loop: bool = False
@@ -85,7 +88,7 @@ class Cycle(Cause):
 
 
 def runs(calls: Iterable[Call], *, instances: Sequence[str], is_template: bool) -> int:
-    """How many calls will run over all instances, found without laying them out."""
+    """The number of calls that will run over all instances."""
     everywhere = None if is_template and instances else EVERYWHERE
     return sum(len(instances) if call.instance == everywhere and not call.gather else 1 for call in calls)
 
@@ -100,12 +103,12 @@ def lay_out(
     is_in_loop: bool = False,
     begun: Mapping[str | None, Sequence[Call]] | None = None,
 ) -> tuple[dict[str | None, Lane], list[Unresolvable | Cycle]]:
-    """The lanes: a plan's calls once for each instance, a solution's where each says (SPEC R10.1, R10.2).
+    """The lanes, and what keeps their calls from running (SPEC R10.1, R10.2).
 
-    `begun` are calls at work, by instance: they may still write, and wait for no call. `is_in_loop` says that their
-    errors come when all of them have ended, so that none waits for one (SPEC R13.1). Beside the lanes comes what
-    keeps their calls from running; with `is_partial` that is not what instances lack: it is noted with their lanes
-    (SPEC R6.3a).
+    A plan's calls run once for each instance, a solution's where each says. `begun` are calls at work, by instance:
+    they may still write, and wait for no call. With `is_in_loop` the errors of calls come when all have ended, so none
+    waits for one (SPEC R13.1). With `is_partial` values that instances lack are noted with their lanes, and are no
+    obstacle (SPEC R6.3a).
     """
     begun = begun or {}
     own: dict[str | None, list[Call]] = {}
@@ -190,7 +193,7 @@ class _Builder:
         return Lane(instance, members.calls, graph, *key, missing, gathers)
 
     def join(self, lanes: Mapping[str | None, Lane]) -> None:
-        """Note the cycles that pass through several lanes, and what gather calls find in no instance (SPEC R10.4)."""
+        """Note cycles through several lanes, and expressions that gather calls can read in no instance (SPEC R10.4)."""
         calls = {call.index: call for lane in lanes.values() for call in lane.calls}
         joined = CrossLaneGraph(
             ((lane.graph, lane.gathers) for lane in lanes.values()), {c.index for c in lanes[None].calls}
@@ -203,7 +206,7 @@ class _Builder:
             self._note(nowhere)
 
     def _gathered(self, instance: str, members: _Members) -> Gathers:
-        """What the gather calls wait for in a lane."""
+        """The waits of the gather calls in a lane."""
         guests = members.guests
         if guests is None:
             own = (*self._begun.get(instance, ()), *members.calls)
@@ -220,9 +223,7 @@ class _Builder:
     def _promised(
         self, instance: str | None, members: _Members | _Guests
     ) -> tuple[frozenset[Reference], frozenset[Reference]]:
-        """Of the places of input that are read those that are promised and not there; of those that scopes cover all
-        that promises require.
-        """
+        """The promised places without a value that the calls read, and those that promises require and scopes cover."""
         promises = self._promises.seen_by(instance) if self._promises.all else ()
         if not promises:
             return frozenset(), frozenset()
@@ -262,23 +263,23 @@ class _Builder:
 
 @dataclass(frozen=True, slots=True)
 class _Guests:
-    """What the gather calls wait for in the lanes of the same calls."""
+    """The waits of the gather calls in the lanes of the same calls."""
 
     waits: Waits
     holdings: Holdings
     graphs: dict[tuple[frozenset[Reference], ...], Gathers] = field(default_factory=dict)
-    """By the uncertain places that are held, and what is promised and required."""
+    """The uncertain places that are held, and what is promised and required -> the graph."""
 
 
 @dataclass(slots=True)
 class _Members:
-    """The calls of a lane or of many, and what can be said of them whatever the context holds."""
+    """The calls that one lane or several have, and what they wait for whatever the context holds."""
 
     key: list[Call]
-    """Kept so that its identity stays its own."""
+    """The list of calls, kept so that no other gets its identity."""
     calls: tuple[Call, ...]
     waits: Waits
     holdings: Holdings
     graphs: dict[tuple[frozenset[Reference], ...], tuple[Graph, tuple[Unresolvable, ...]]] = field(default_factory=dict)
-    """By the uncertain places that are held, and what is promised and required."""
+    """The uncertain places that are held, and what is promised and required -> the graph, and what is missing."""
     guests: _Guests | None = None

@@ -1,6 +1,6 @@
-"""A submission: what is handed in, read and held against shape and limits (SPEC R7.1, R10.2).
+"""A submission: reading it, and checking its shape and limits (SPEC R7.1, R10.2).
 
-Reading is lenient in one way only: it goes on after an error, so that all of them are listed at once.
+Reading goes on after an error, so that all errors are listed at once.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ from .config import config_problems, settings_of
 from .graph import Writers
 from .lanes import Unresolvable
 
-# The output of a solution, before anything runs: what its schema forbids, and what can never be read in it
-# (SPEC R4.9, R7.1); and schemas that no output fits (SPEC R12.3).
+# The output of a solution before anything runs: values that its schema forbids, expressions that can never be read
+# (SPEC R4.9, R7.1), and schemas that no output fits (SPEC R12.3).
 
 _NO_CALL: Final = -1
 
 
 def misfit_problems(output: Any, schema: Any, *at: str | int) -> Iterator[Problem]:
-    """What a valid schema says against the output, references in it standing for any value; null is no output."""
+    """Problems of an output by a valid schema, where references count as any value; null is no output."""
     if output is not None:
         for problem in compiled(schema).problems(standing_in(output), lenient=True):
             yield Problem(pointer(*at) + problem.pointer, problem.message, problem.cause)
 
 
 def null_problems(schema: Any, *at: str | int) -> Iterator[Problem]:
-    """That a valid schema admits null alone: that is no output, so no answer ends its request (SPEC R12.3)."""
+    """A problem where a valid schema admits null alone, so that no answer could end its request (SPEC R12.3)."""
     if not compiled(schema).problems(None) and types_of(Algebra().made_of(schema)) == {"null"}:
         yield Problem(pointer(*at), "admits null alone, which means that there is no output yet: admit other values")
 
@@ -75,9 +75,9 @@ def null_problems(schema: Any, *at: str | int) -> Iterator[Problem]:
 def output_problems(
     output: Any, context: Context, calls: Iterable[Call], *at: str | int, is_in_loop: bool = False
 ) -> Iterator[Problem]:
-    """What keeps an output from being resolved, whatever its calls do: expressions that do not parse, and such as no
-    value of the context and no call without an instance can satisfy (SPEC R6.3). In a loop no call brings an error in
-    time (SPEC R13.1).
+    """Expressions in an output that do not parse, or that neither the context nor a global call satisfies (SPEC R6.3).
+
+    In a loop no call brings an error in time (SPEC R13.1).
     """
     writers: Writers | None = None
     for place, text in strings(output):
@@ -102,13 +102,13 @@ def _may_be(place: Reference, context: Context, writers: Writers) -> bool:
     return context.fold().exists(place) or next(writers.lines(place), None) is not None
 
 
-# Request definitions: the delegates that a model solves, as a submission or a file holds them (SPEC R9.1).
+# Request definitions: delegates that a model solves, in a submission or a file (SPEC R9.1).
 
 _DEFINITION_KEYS: Final = ("context", "schema", "tools", "config", ENDORSES)
 
 
 def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
-    """What is wrong with a delegate's request definition (SPEC R9.1)."""
+    """Problems of a delegate's request definition (SPEC R9.1)."""
     if not isinstance(definition, dict):
         yield Problem(pointer(*at), "a request definition must be an object with a context and a schema")
         return
@@ -168,12 +168,13 @@ class Shape:
 
 
 WHOLE: Final = Shape()
-"""Every part stands where a submission has it."""
+"""The shape of a submission that was handed in as such."""
 
 
 def shaped(value: Any) -> tuple[Any, Shape]:
-    """The submission that is meant, and the shape in which it was handed in. What has none of these shapes is given
-    back as it is, to be found wrong.
+    """The submission that is meant, and the shape in which it was handed in.
+
+    A value of no known shape is returned unchanged; reading it finds the problem.
     """
     if isinstance(value, list):
         calls = {index: each for index, each in enumerate(value) if _is_call(each)}
@@ -205,7 +206,7 @@ _UNKNOWN_KEY = f"unknown property; a submission has {', '.join(sorted(_KEYS))}"
 
 @dataclass(frozen=True)
 class Submission:
-    """What was handed in. `calls` are those of the solution, or of the plan messages where there is no solution."""
+    """A submission. `calls` are those of the solution, or of the plan messages where there is no solution."""
 
     context: Sequence[Message]
     calls: Sequence[tuple[Pointer, Any]]
@@ -216,21 +217,21 @@ class Submission:
     schema: Any
     config: Mapping[str, Any]
     is_whole: bool
-    """Whether every call handed in, and every message that may carry data, could be taken up."""
+    """True where every call, and every message that may carry data, could be read."""
     first: int = 0
-    """The index of the first call: those of an amendment come behind the calls that are there."""
+    """The index of the first call: the calls of an amendment follow those of the run."""
     beside: Mapping[str, Any] = field(default_factory=dict)
-    """What a solution holds besides its calls and its output: it means nothing."""
+    """The other properties of a solution, which mean nothing."""
     declared: Mapping[str, Pointer] = field(default_factory=dict)
-    """Where each declared tool stands, in order; one that is not in `tools` is a bare name (SPEC R12.2)."""
+    """Declared tool -> its place, in order; one that is not in `tools` is a bare name (SPEC R12.2)."""
     is_request: bool = False
-    """Whether it is a request for the loop: a schema, and no solution (SPEC R12.1)."""
+    """True for a request for the loop: it has a schema, and no solution (SPEC R12.1)."""
     is_in_loop: bool = False
-    """Whether its calls are those of a loop's tick: their errors come when all of them have ended (SPEC R13.1)."""
+    """True for the calls of a loop's tick, whose errors come when all of them have ended (SPEC R13.1)."""
     shape: Shape = WHOLE
-    """The shape in which it was handed in."""
+    """The shape in which the submission was handed in."""
     indexes: Sequence[int] = ()
-    """Those of the calls, where they do not follow each other from `first` on."""
+    """The indexes of the calls, where they are not `first` and those that follow."""
 
     @property
     def numbered(self) -> Iterator[tuple[int, Pointer, Any]]:
@@ -241,15 +242,16 @@ class Submission:
 
     @cached_property
     def is_lazy(self) -> bool:
-        """Whether its calls wait for the approval of their plan: by the last plan message that says a mode, else by the
-        settings (SPEC R10.2, R13.7).
+        """Whether the calls wait until their plan is approved (SPEC R10.2, R13.7).
+
+        The last plan message with a mode decides, otherwise the settings.
         """
         plans = (message for message in self.context if message.get("type") == "plan")
         modes = [mode for plan in plans if (mode := mode_of(plan)) is not None]
         return (modes[-1] if modes else self.config.get("mode")) == "lazy"
 
     def place(self, index: int) -> Pointer:
-        """Where a call stands."""
+        """The place of a call in the submission."""
         return self._places[index]
 
     @cached_property
@@ -263,14 +265,15 @@ class Submission:
 
 
 def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
-    """The submission and everything that is wrong with its shape. Raises `Rejected` where it has none at all."""
+    """The submission, and all problems of its shape. Raises `Rejected` where it cannot be read at all."""
     value, problems = within_limits(value, limits)
     return read_parts(value, limits, problems)
 
 
 def within_limits(value: Any, limits: Limits) -> tuple[dict[str, Any], list[Problem]]:
-    """What may be read of a submission, and everything in it that exceeds a limit. Raises `Rejected` where nothing may
-    be.
+    """The parts of a submission that may be read, and a problem for each limit that is exceeded.
+
+    Raises `Rejected` where nothing may be read.
     """
     if not isinstance(value, dict):
         shape = "a submission must be an object with a context, and a solution or a plan message"
@@ -304,7 +307,7 @@ def _unknown_key(key: str) -> Problem:
 def read_parts(
     value: Mapping[str, Any], limits: Limits, problems: Iterable[Problem] = ()
 ) -> tuple[Submission, list[Problem]]:
-    """The submission that a value is which was held against the limits, with these problems and those of its shape."""
+    """The submission of a value within the limits, and the problems of its shape besides the given ones."""
     problems = [*problems]
     context = value["context"]
     messages, message_problems_ = _messages(context)
@@ -353,7 +356,7 @@ def read_parts(
 
 
 def _parts(value: Mapping[str, Any]) -> Iterator[tuple[Pointer, Any]]:
-    """What limits are applied to one by one: each message, each call, each of the other properties."""
+    """The parts that have limits of their own: each message, each call, each of the other properties."""
     for index, message in enumerate(value.get("context", ())):
         yield ("context", index), message
     solution = value.get("solution")
@@ -371,7 +374,7 @@ def _part_problems(part: Any, limits: Limits, *at: str | int) -> Iterator[Proble
 
 
 def _count_problems(context: Sequence[Any], solution: Any, limits: Limits) -> Iterator[Problem]:
-    """Whether there is more of something than is to be looked at."""
+    """Problems of too many messages, instances or calls."""
     calls = solution.get("calls") if isinstance(solution, dict) else None
     instances = {m["_instance"] for m in context if isinstance(m, dict) and isinstance(m.get("_instance"), str)}
     for place, what, number, name in (
@@ -395,13 +398,13 @@ def _size_problems(value: Mapping[str, Any], limits: Limits) -> Iterator[Problem
 
 
 def _schemas(value: Mapping[str, Any]) -> Iterator[Any]:
-    """What is read as schemas, or holds some."""
+    """The values that are schemas, or hold some."""
     yield from (value.get(key) for key in ("schema", "tools", "delegates"))
     yield from (message.get(key) for message in value["context"] if isinstance(message, dict) for key in _DECLARING)
 
 
 def _messages(context: Sequence[Any]) -> tuple[list[Message], list[Problem]]:
-    """The messages that are well formed, what stands for those that cannot carry data, and what is wrong."""
+    """The well-formed messages with stand-ins for others that cannot carry data, and all problems."""
     messages: list[Message] = []
     problems: list[Problem] = []
     for index, message in enumerate(context):
@@ -415,12 +418,12 @@ def _messages(context: Sequence[Any]) -> tuple[list[Message], list[Problem]]:
 
 
 def _can_be_missed(message: Any) -> bool:
-    """Whether a submission can be looked at without a message that cannot travel."""
+    """Whether a submission can be checked without a message that exceeds a limit."""
     return not may_carry_data(message) and message.get("type") not in ("plan", "tool")
 
 
 def _stand_in(message: Message) -> Message:
-    """What is left of a malformed message that carries no data: that its instance occurs (SPEC R10.1)."""
+    """A message that keeps only the instance of a malformed one without data (SPEC R10.1)."""
     instance = message.get("_instance")
     is_name = isinstance(instance, str) and instance and not any(value_problems(instance, Limits()))
     return {"type": "meta", **({"_instance": instance} if is_name else {})}
@@ -484,11 +487,11 @@ def plan_calls(context: Sequence[Any]) -> tuple[list[tuple[Pointer, Any]], list[
 # places of the file. Objects and lists are counted before they take memory.
 
 _TEXT: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)'
-"""A text, also one that does not end. Possessive: what was read is not read again, however many quotes are in it."""
+"""A JSON text, also one that does not end. Possessive, so that nothing is read twice, however many quotes follow."""
 _TEXT_BYTES: Final = re.compile(_TEXT.encode(), re.DOTALL)
 _COMMENT: Final = re.compile(rf"{_TEXT}|//[^\r\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)", re.DOTALL)
 _LAST_COMMA: Final = re.compile(rf"{_TEXT}|[\[{{,:][ \t\r\n]*+,|,(?=[ \t\r\n]*+[\]}}])", re.DOTALL)
-"""A comma before a closing bracket, found alone: one behind an opening bracket or another comma may not stand there."""
+"""A comma before a closing bracket. After an opening bracket or another comma it remains an error."""
 
 
 def decode(data: bytes, limits: Limits | None = None) -> Any:
@@ -534,7 +537,7 @@ def _without_comments(text: str) -> str:
 
 
 def _most_containers(data: bytes) -> int:
-    """How many objects and lists JSON has, at most: brackets may stand in texts, too."""
+    """An upper bound for the number of objects and lists: brackets inside texts count, too."""
     return data.count(b"[") + data.count(b"{")
 
 
@@ -551,7 +554,7 @@ def _decode_msgpack(data: bytes, most_containers: int) -> Any:
 
 
 def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    """An object; a key that stands twice has no certain value."""
+    """An object. Raises `Rejected` where a key occurs twice: its value would be uncertain."""
     value = dict(pairs)
     if len(value) < len(pairs):
         raise Rejected([Problem("", repeated_key(pairs))])
@@ -563,6 +566,6 @@ def _refuse_constant(name: str) -> None:
 
 
 def _comment(error: ValueError) -> str:
-    """What to do about a comment of another kind, where that is what stands in the way."""
+    """Advice where a comment of another language is the error."""
     is_comment = isinstance(error, json.JSONDecodeError) and error.doc[error.pos :].startswith("#")
     return "; a comment begins with //" if is_comment else ""

@@ -1,9 +1,9 @@
 """Waits: what calls wait for, by what the context of their lane holds (SPEC R6.1, R6.3, R8.3a).
 
-A reader waits for the writers listed before it; only if there is none and the context does not hold the value, for
-those listed after it. So of most places it is certain who is waited for, and of the others there are two cases: that is
-found out once for all lanes of the same calls, of which each then takes what is so for it. What is in a call's scopes
-it waits for where it is written before it, and need not exist.
+A reader of a place waits for the writers listed before it. Where there is none, it waits for those listed after it,
+unless the context holds a value there. So who is waited for is certain at most places, and *uncertain* at the others.
+This is found out once for all lanes of the same calls; each lane then chooses by what its context holds. For its scopes
+a call waits for the writers listed before it, and what it waits for need not exist.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .places import KIND
 
 # Scope waits: a call waits for the calls listed before it that write in its scopes (SPEC R8.3a).
 #
-# Scope waits point to calls listed before, so they can close a cycle only together with a parameter that waits for a
-# call listed after its own. All that such a cycle passes through lies in a *window*: from the waiting call to the one
-# it waits for, overlapping windows joined. Outside of windows nothing has to be looked at.
+# A scope wait points to a call listed before. So it can close a cycle only together with a parameter that waits for a
+# call listed after its own. The whole cycle then lies in a *window*: from the waiting call to the one it waits for,
+# where overlapping windows are joined. Outside of windows no cycle is possible.
 #
 # In a window, scope waits are added in the order of their readers, then of their writers; one that would close a cycle
-# is left out. Sets of calls are integers there: bit n stands for the call n places behind the window's first.
+# is left out. Sets of calls are integers there: bit n stands for the call n places after the window's first.
 
 
 def windows(forward: Iterable[tuple[int, int]]) -> list[Window]:
-    """The windows of waits (reader, writer listed after it), those that overlap as one; to come in order."""
+    """The windows of waits (reader, writer listed after it) that come in order; windows that overlap are joined."""
     found: list[Window] = []
     for reader, writer in forward:
         if found and reader <= found[-1].end:
@@ -43,7 +43,7 @@ def windows(forward: Iterable[tuple[int, int]]) -> list[Window]:
 
 
 class ScopeWaits:
-    """The scope waits of some calls. `scopes` has what each may see, in the order listed."""
+    """Finds the scope waits of calls. `scopes` has the scopes of each call, in the order listed."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ScopeWaits:
         barriers: Barriers,
     ) -> None:
         self.waits: dict[int, ScopePlaces] = {}
-        """Reader -> what it waits for where none is left out."""
+        """Reader -> all its scope waits, also those that are to be left out."""
         self._writers = writers
         self._barriers = barriers
         self._inside: dict[Window, list[int]] = {}
@@ -70,8 +70,9 @@ class ScopeWaits:
             self.waits[reader] = {place: barriers.before(place, by=reader) for place in places}
 
     def without_cycles(self, parameters: Graph) -> tuple[Mapping[int, ScopePlaces], Mapping[int, Nodes], list[LeftOut]]:
-        """The waits beside those for parameters, which have no cycle: with the barriers that stand only here, and what
-        is left out.
+        """The scope waits that close no cycle with those for parameters, their own barriers, and what is left out.
+
+        The waits for parameters alone have no cycle.
         """
         if not self._inside:
             return self.waits, {}, []
@@ -94,7 +95,7 @@ class ScopeWaits:
 
 
 def _written(window: Window, lines: Iterable[Line]) -> int:
-    """The calls of the window that are in some lines."""
+    """The calls of some lines that are in the window, as bits."""
     marks = bytearray((window.end - window.start) // 8 + 1)
     for line in lines:
         for index in line.calls[bisect_left(line.calls, window.start) : bisect_left(line.calls, window.end + 1)]:
@@ -103,11 +104,11 @@ def _written(window: Window, lines: Iterable[Line]) -> int:
 
 
 def _needed(parameters: Graph, windows: Sequence[Window]) -> dict[int, int]:
-    """Call -> what it waits for by parameters, directly or not, of its own window."""
+    """Call -> the calls of its own window that it waits for by parameters, directly or not."""
     starts = [window.start for window in windows]
     needed: dict[int, int] = {}
     at: dict[int, int] = {}
-    """Call or barrier -> its window: that of the last call behind a barrier, for no reader after it is in another."""
+    """Call or barrier -> its window. A barrier is in that of its last call: no later reader is in another one."""
     last: dict[int, int] = {}
     for node in parameters.in_order():
         before = list(parameters.directly_before(node))
@@ -128,10 +129,10 @@ def _needed(parameters: Graph, windows: Sequence[Window]) -> dict[int, int]:
 
 
 def _closing(window: Window, seen: Mapping[int, int], needed: Mapping[int, int]) -> dict[int, int]:
-    """Reader -> the calls before it that wait for it, where its scopes have any.
+    """Reader -> the calls listed before it that wait for it, where any of them write in its scopes.
 
-    For each call that is still to come, `waiting` has the calls passed that wait for it; of those with the same ones
-    there is one entry for all.
+    `waiting` has, for the calls not passed yet, which passed calls wait for them: one entry for all calls with the same
+    ones.
     """
     all_of_them = {reader: mask for reader in seen if (mask := window.before(reader)) & seen[reader]}
     if (window.end - window.start) ** 2 > limits.MOST_BITS:
@@ -161,7 +162,7 @@ def _closing(window: Window, seen: Mapping[int, int], needed: Mapping[int, int])
 
 
 class _Filtered:
-    """Barriers behind some of a window's calls; one is built on the one before it where it can be."""
+    """Makes barriers behind some of a window's calls, each built on the one before it where possible."""
 
     def __init__(self, count: int) -> None:
         self.made: dict[int, Nodes] = {}
@@ -184,9 +185,9 @@ class _Filtered:
 
 
 class Waits:
-    """What some calls wait for, seen together with all `writers` in their sight.
+    """Finds what calls wait for, given all `writers` that they see.
 
-    Gather calls wait in the lanes of instances, where they `are_guests`.
+    Gather calls of the global lane also wait in the lanes of instances: there `are_guests` is set.
     """
 
     def __init__(self, calls: Iterable[Call], writers: Writers, *, are_guests: bool = False) -> None:
@@ -209,7 +210,7 @@ class Waits:
 
     @cached_property
     def uncertain(self) -> tuple[Reference, ...]:
-        """The places whose readers wait or not, or can run or not, by what the initial context holds."""
+        """The places at which it depends on the initial context whether readers wait, or can run."""
         return tuple(dict.fromkeys(place for reader in self._readers for place in reader.uncertain))
 
     @cached_property
@@ -218,7 +219,7 @@ class Waits:
         return tuple(dict.fromkeys(at for reader in self._readers for at in reader.waits if at.kind == KIND))
 
     def covered(self, places: Set[Reference]) -> frozenset[Reference]:
-        """Those of some places of input that a scope covers."""
+        """The places of input, among some, that a scope covers."""
         if not places:
             return frozenset()
         seen = {scope for scopes in self._scopes.waits.values() for scope in scopes if scope.kind == KIND}
@@ -227,10 +228,11 @@ class Waits:
     def graph(
         self, held: Set[Reference], promised: Set[Reference] = frozenset(), required: Set[Reference] = frozenset()
     ) -> Graph:
-        """The graph of a lane whose context holds these of the uncertain places; of `inputs` some are `promised`, and
-        the schemas of the promises have `required` places that scopes cover. What is promised counts as held.
+        """The graph of a lane.
 
-        Where parameters wait for each other in a cycle, scope waits are left out: nothing of it will run.
+        Its context holds the `held` ones among the uncertain places. Places of `inputs` that are `promised` count as
+        held; `required` are places that the schemas of promises require and scopes cover. Where parameters wait for
+        each other in a cycle, the graph has no scope waits: nothing of it will run.
         """
         graph = self._graph(held | promised if promised else held)
         return _promising(graph, promised, required) if promised or required else graph
@@ -250,21 +252,21 @@ class Waits:
 
     @cached_property
     def may_circle(self) -> bool:
-        """Whether some lane's calls may wait for each other in a circle: what the context holds is waited for less."""
+        """Whether calls wait for each other in a circle where the context holds nothing: no lane waits for more."""
         if not self._forward:
             return False
         waits = {reader.index: reader.waits for reader in self._readers}
         return next(Graph(waits, self._barriers).cycles(), None) is not None
 
     def unsatisfiable(self, held: Set[Reference]) -> Iterator[tuple[Call, str, Expression]]:
-        """The expressions that no value of the context and no other call can satisfy, with their places (SPEC R6.3)."""
+        """The expressions, with their calls and places, that neither the context nor another call satisfies (R6.3)."""
         for call, at, expression, needed in self._doubtful:
             if not any(places <= held for places in needed):
                 yield call, at, expression
 
     @cached_property
     def _doubtful(self) -> list[tuple[Call, str, Expression, list[frozenset[Reference]]]]:
-        """The expressions that calls alone do not satisfy, and what of each alternative only the context can bring."""
+        """The expressions that calls alone do not satisfy, and the places that only a context brings."""
         found = []
         for call in self._calls:
             known: dict[Expression, list[frozenset[Reference]]] = {}  # a text may read the same again and again
@@ -281,19 +283,19 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """What one call waits for by its parameters."""
+    """The waits of one call for its parameters."""
 
     index: int
     waits: Mapping[Reference, Nodes]
-    """As it is where the context holds nothing."""
+    """Place -> what it waits for where the context holds nothing."""
     uncertain: Mapping[Reference, None]
-    """Those of its places that it does not wait for where the context holds them."""
+    """The places at which it waits for nothing where the context holds them."""
     has_late_barriers: bool
-    """Whether it may wait for a barrier before which calls listed after it stand."""
+    """True where it may wait for a barrier of calls that are listed after it."""
     _known: dict[frozenset[Reference], Mapping[Reference, Nodes]] = field(default_factory=dict)
 
     def waits_given(self, held: Set[Reference]) -> Mapping[Reference, Nodes]:
-        """What it waits for in a lane whose context holds some places."""
+        """Place -> what it waits for where the context holds some places."""
         mine = frozenset(self.uncertain.keys() & held) if self.uncertain else frozenset()
         if not mine:
             return self.waits
@@ -309,8 +311,8 @@ class _Reader:
 
 
 def _promising(graph: Graph, promised: Set[Reference], required: Set[Reference]) -> Graph:
-    """The graph with what waits for promised values: parameters at their places, scopes for all that is required there
-    (SPEC R6.3).
+    """The graph with waits for promised values: of parameters for their places, of scopes for all that is required in
+    them (SPEC R6.3).
     """
     first = min(graph.barriers, default=0) - 1
     nodes = {place: first - number for number, place in enumerate(sorted(promised | required, key=str))}
@@ -334,7 +336,7 @@ def _promising(graph: Graph, promised: Set[Reference], required: Set[Reference])
 
 
 def _read(call: Call, barriers: Barriers, *, is_elsewhere: bool) -> _Reader:
-    """What a call waits for; a gather call waits in the lanes of instances for what is listed after it (SPEC R10.4)."""
+    """The waits of a call; `is_elsewhere` where it waits for later writers in other lanes (SPEC R10.4)."""
     waits: dict[Reference, Nodes] = {}
     uncertain: dict[Reference, None] = {}
     for place in parameter_places(call):
@@ -349,10 +351,10 @@ def _read(call: Call, barriers: Barriers, *, is_elsewhere: bool) -> _Reader:
 
 # Gathering: calls that read in every instance (SPEC R10.4).
 #
-# A gather call belongs to the global lane and waits in the lane of every instance. What it waits for there is a graph
-# of its own beside the lane's, which lanes of the same calls share, as they share theirs; so memory grows with the
-# kinds of lanes, not with the instances. Each lane says by itself when a gather call has nothing to wait for there any
-# more; the global lane needs only the number of lanes that have not yet said so.
+# A gather call belongs to the global lane and waits in the lane of every instance. Its waits there are a graph apart
+# from the lane's, shared by lanes of the same calls; so memory grows with the kinds of lanes, not with the instances.
+# Each lane reports when a gather call has nothing to wait for there any more; the global lane needs only the number of
+# lanes that have not reported yet.
 
 _ANY: Final = Reference("any")
 
@@ -361,7 +363,7 @@ _ANY: Final = Reference("any")
 class Gathers:
     """The gather calls of the global lane, and what they wait for in the lane of an instance.
 
-    The places are those of `Lane`, as the gather calls see them in the instance.
+    `held`, `promised` and `required` are as in `Lane`, for the places that the gather calls read.
     """
 
     calls: tuple[Call, ...]
@@ -371,7 +373,7 @@ class Gathers:
     required: frozenset[Reference] = frozenset()
 
     def beside(self, other: Gathers) -> Gathers:
-        """These, and others that came later, in the same lane."""
+        """One for these gather calls and others that were added to the lane later."""
         return Gathers(
             (*self.calls, *other.calls),
             self.graph.beside(other.graph),
@@ -382,12 +384,12 @@ class Gathers:
 
     @cached_property
     def waiting(self) -> tuple[int, ...]:
-        """The calls that have anything to wait for in the lane; the others are settled there from the beginning."""
+        """The calls that wait for anything in the lane; the others are settled there from the beginning."""
         return tuple(call.index for call in self.calls if self.graph.directly_before(call.index))
 
 
 class CrossLaneGraph:
-    """One graph over all lanes, as gather calls join them; of the lanes that share their graphs, one stands for all."""
+    """One graph over all lanes, joined by gather calls; lanes that share their graphs count once."""
 
     def __init__(self, lanes: Iterable[tuple[Graph, Gathers | None]], shared: Collection[int]) -> None:
         kinds = {(id(graph), id(gathers)): (graph, gathers) for graph, gathers in lanes}
@@ -401,7 +403,7 @@ class CrossLaneGraph:
                 continue
 
             def named(node: int, number: int = number) -> int:
-                """The node of this graph: global calls are the same in all, those of a lane the same in both of its."""
+                """A node's name in the whole graph: the same for global calls, and in both graphs of a lane."""
                 if node < 0:
                     return node * len(graphs) - number
                 return node if node in shared else node + self._stride * (1 + number // 2)
@@ -418,14 +420,14 @@ class CrossLaneGraph:
             yield tuple(node % self._stride for node in cycle)
 
     def levels(self) -> dict[int, int]:
-        """How many calls stand one behind the other before each call, in the lane where they are most."""
+        """Call -> the length of the longest chain of calls that it waits for, over all lanes."""
         levels: dict[int, int] = {}
         for node, level in self._graph.levels({}).items():
             levels[node % self._stride] = max(level, levels.get(node % self._stride, 0))
         return levels
 
 
-# What stands behind some calls, over all lanes: what waits for them, one through another (SPEC R6.1, R10.4, R11.8).
+# Dependents: the calls of all lanes that wait for some calls, one through another (SPEC R6.1, R10.4, R11.8).
 
 LaneOfCalls = str | None
 Calls = Mapping[LaneOfCalls, set[int]]
@@ -433,33 +435,36 @@ Calls = Mapping[LaneOfCalls, set[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Joins:
-    """How one lane hangs together."""
+class LaneGraphs:
+    """The graphs of one lane."""
 
     instance: LaneOfCalls
     graphs: Sequence[Graph]
-    """What its calls wait for; several where that was changed."""
+    """What its calls wait for, also before an amendment."""
     gathers: Sequence[Gathers] = ()
-    """What gather calls wait for in it; as above."""
+    """What gather calls wait for in it, also before an amendment."""
 
     def within(self, start: set[int], among: set[int]) -> set[int]:
-        """Those of its calls, `among` some, that stand behind others, also global ones."""
+        """The calls of the lane, `among` some, that wait for `start`, which may be global calls."""
         found = set[int]()
         for graph in self.graphs if among else ():
             found |= _behind(graph, start | found, among)
         return found
 
     def gathering(self, gathers: Collection[int], calls: Collection[int]) -> Iterator[int]:
-        """Those of some gather calls that wait in the lane for some calls, its own or global ones."""
+        """The gather calls, among some, that wait in the lane for some calls of its own or global ones."""
         for found in self.gathers if calls else ():
             for index in found.waiting:
                 if index in gathers and not found.graph.behind([index]).isdisjoint(calls):
                     yield index
 
 
-def behind(lanes: Sequence[Joins], start: Calls, among: Calls, gathers: Collection[int]) -> dict[LaneOfCalls, set[int]]:
-    """Some calls, and those `among` others that stand behind them. The global lane is the first, the `gathers` are its
-    calls that read in every instance.
+def behind(
+    lanes: Sequence[LaneGraphs], start: Calls, among: Calls, gathers: Collection[int]
+) -> dict[LaneOfCalls, set[int]]:
+    """The calls of `start`, and those `among` others that wait for them.
+
+    The global lane comes first; `gathers` are its calls that read in every instance.
     """
     found = {lane.instance: set(start[lane.instance]) for lane in lanes}
     shared = found[None]
@@ -476,35 +481,36 @@ def behind(lanes: Sequence[Joins], start: Calls, among: Calls, gathers: Collecti
 
 
 @dataclass(frozen=True, slots=True)
-class Extended:
-    """What is carried out again, and what that leaves stale."""
+class RetryExtent:
+    """The calls that run again, and those whose results become stale."""
 
     calls: Calls
+    """The calls that run again."""
     keeping: Calls
-    """Those of the calls of which only the elements that failed are (SPEC R4.10)."""
+    """The calls of which only the elements that failed run again (SPEC R4.10)."""
     stale: Calls
-    """Those that have read what may be written otherwise now, and are not carried out again."""
+    """The calls that do not run again and have read what may now be written otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """How far carrying out some calls again reaches, by lane."""
+class RetryReach:
+    """Finds which calls follow where some calls run again."""
 
-    lanes: Sequence[Joins]
-    """The global one first."""
+    lanes: Sequence[LaneGraphs]
+    """All lanes, the global one first."""
     gathers: Collection[int]
     """The calls that read in every instance."""
     again: Calls
-    """The calls that are carried out again where they stand behind one that is."""
+    """The calls that run again where they wait for one that does."""
     readers: Calls
-    """The calls that have read what was there: they are stale where they stand behind one."""
+    """The calls that have read values: they are stale where they wait for one that runs again."""
 
-    def extended(self, chosen: Calls, keeping: Calls) -> Extended:
-        """What follows where some calls are carried out again, of those `keeping` only the elements that failed."""
+    def extended(self, chosen: Calls, keeping: Calls) -> RetryExtent:
+        """The extent of a retry of chosen calls, for `keeping` only of the elements that failed."""
         calls = behind(self.lanes, chosen, self.again, self.gathers)
         reached = behind(self.lanes, calls, self.readers, self.gathers)
         anew = behind(self.lanes, _less(calls, keeping), self.readers, self.gathers)
-        return Extended(calls, _less(keeping, anew), _less(reached, calls))
+        return RetryExtent(calls, _less(keeping, anew), _less(reached, calls))
 
 
 def _less(calls: Calls, others: Calls) -> dict[LaneOfCalls, set[int]]:

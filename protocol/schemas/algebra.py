@@ -1,8 +1,7 @@
 """Schema algebra: sets of JSON values, as schemas describe them (SPEC R4.1, R4.6).
 
-The one module between the rest and `jsonschema_rs.canonical`, whose interface is young. That two sets have nothing in
-common is only said where it is proved. What the library cannot decide, what it refuses and what is too large counts as
-"may have": then no finding follows.
+No other module uses `jsonschema_rs.canonical`, whose interface is young. Two sets count as disjoint only where that is
+proved. Where the library cannot decide, refuses or would take too long, they count as overlapping: no finding follows.
 """
 
 from __future__ import annotations
@@ -36,28 +35,28 @@ TYPES: Final = {name: canonicalize({"type": name}) for name in ("null", "boolean
     "integer": canonicalize({"type": "integer"}),
     "number": canonicalize({"type": "number", "not": {"type": "integer"}}),
 }
-"""A `number` is here what is none of the integers."""
+"""JSON type -> its values. A `number` is here one that is no integer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What of a schema takes time."""
+    """The size of a schema, by which the time of an operation is bounded."""
 
     nodes: int = 1
-    """Its parts."""
+    """The number of parts."""
     cases: int = 1
-    """The alternatives that come of them, at most."""
+    """The most alternatives into which the parts multiply."""
     constants: int = 0
-    """The parts of `const` and `enum`."""
+    """The number of parts of `const` and `enum`."""
     divisions: int = 0
-    """To divide one number by each `multipleOf`, in hundredths of a unit."""
+    """The work to divide one number by each `multipleOf`, in hundredths of a unit."""
     digits: int = 0
-    """Of the longest number in `const` and `enum`."""
+    """The digits of the longest number in `const` and `enum`."""
     comparisons: int = 0
-    """To compare constants with each other, in hundredths of a unit."""
+    """The work to compare constants with each other, in hundredths of a unit."""
 
-    def beside(self, other: _Size) -> _Size:
-        """Of both together."""
+    def joined_with(self, other: _Size) -> _Size:
+        """The size of two schemas together."""
         digits = max(self.digits, other.digits)
         compared = self.constants * other.constants * (1 + digits // limits.DIGITS_PER_COMPARISON)
         return _Size(
@@ -71,12 +70,12 @@ class _Size:
 
     @property
     def cost(self) -> int:
-        """In units."""
+        """The work of an operation, in units."""
         return self.nodes + limits.PER_CASE * self.cases + (self.constants * self.divisions + self.comparisons) // 100
 
     @property
     def is_too_large(self) -> bool:
-        """Whether it is not looked at."""
+        """Whether the schema is not looked at."""
         return self.nodes > limits.MOST_NODES or self.cases > limits.MOST_CASES
 
 
@@ -93,7 +92,7 @@ NOTHING: Final = Values(canonicalize(False))
 
 
 class Algebra:
-    """Compares sets of values, within one budget for all that it is asked."""
+    """Compares sets of values, within one budget for all operations."""
 
     def __init__(self, budget: int = limits.ALGEBRA_BUDGET) -> None:
         self._left = budget
@@ -101,16 +100,16 @@ class Algebra:
         self._made: dict[int, tuple[Schema, Values]] = {}
         self._around: dict[tuple[Values, str | None], Values] = {}
         self.is_complete = True
-        """Whether all that was asked has been looked at."""
+        """False once an operation was too large, or the budget was used up."""
 
     def described_by(self, schema: Schema) -> Values:
-        """The values that a schema admits which is there as long as this is: it is read once, by its identity."""
+        """The values that a lasting schema admits; it is read once, by its identity."""
         if id(schema) not in self._made:
             self._made[id(schema)] = (schema, self.made_of(schema))
         return self._made[id(schema)][1]
 
     def made_of(self, schema: Schema) -> Values:
-        """The values that a schema admits which is made for the moment."""
+        """The values that a temporary schema admits."""
         size = _size(schema)
         if size.is_too_large or not self._lasts(size.cost):
             self.is_complete = False
@@ -123,38 +122,38 @@ class Algebra:
         return self.made_of({"const": value})
 
     def fit(self, given: Values, wanted: Values) -> bool:
-        """Whether a value may be in both; False is a proof."""
+        """Whether some value may be in both sets; False is a proof."""
         pair = (given, wanted)
         if pair not in self._fits:
             self._fits[pair] = self._may_fit(given, wanted)
         return self._fits[pair]
 
     def covered(self, given: Values, wanted: Schema) -> bool:
-        """Whether each of some values is one that a schema admits, as it is made for the moment; True is a proof."""
+        """Whether a temporary schema admits all of some values; True is a proof."""
         size = _size(wanted)
-        together = size.beside(given.size)
+        together = size.joined_with(given.size)
         if size.is_too_large or together.cases > limits.MOST_CASES or not self._lasts(together.cost):
             self.is_complete = False
             return False
         return bool(_tried(lambda: canonicalize(wanted).covers(given.schema) == c.Containment.YES))
 
     def both(self, some: Values, others: Values) -> Values:
-        """The values that are in both, as far as that can be said: else some more."""
+        """The values that are in both sets, or a larger set where that cannot be decided."""
         if EVERYTHING in (some, others):
             return others if some == EVERYTHING else some
-        size = some.size.beside(others.size)
+        size = some.size.joined_with(others.size)
         found = _tried(lambda: some.schema.intersect(others.schema)) if self._lasts(size.cost) else None
         return some if found is None else Values(found, size)
 
     def at(self, values: Values, segment: str | int) -> Values:
-        """What may stand at a key or an index of these values; `NOTHING` where nothing ever does."""
+        """The values that may be at a key or an index of these values; `NOTHING` where none can be."""
         if not self._lasts(1):
             return EVERYTHING
         found = _tried(lambda: _at(values.schema, segment, 0))
         return EVERYTHING if found is None else Values(found, values.size)
 
     def along(self, values: Values, path: Path) -> Values:
-        """What may stand at a path of these values."""
+        """The values that may be at a path of these values."""
         return reduce(self.at, path, values)
 
     def around(self, values: Values, key: str | None) -> Values:
@@ -168,7 +167,7 @@ class Algebra:
     def _may_fit(self, given: Values, wanted: Values) -> bool:
         if EVERYTHING in (given, wanted):
             return True
-        size = given.size.beside(wanted.size)
+        size = given.size.joined_with(wanted.size)
         if size.cases > limits.MOST_CASES or not self._lasts(size.cost):
             self.is_complete = False
             return True
@@ -195,9 +194,9 @@ def types_of(values: Values) -> frozenset[str]:
     return _types(values.schema)
 
 
-def told(values: Values) -> str:
+def described(values: Values) -> str:
     """The values in a few words: `string`, `"a" or "b"`, `list of number`."""
-    return shortened(_told(values.schema, 0))
+    return shortened(_described(values.schema, 0))
 
 
 def _meet(one: CanonicalSchema, other: CanonicalSchema) -> bool:
@@ -211,7 +210,7 @@ def _types(schema: CanonicalSchema) -> frozenset[str]:
 
 
 def _at(schema: CanonicalSchema, segment: str | int, depth: int) -> CanonicalSchema:
-    """What stands at a segment of the values of a schema."""
+    """The schema of what is at a segment of the values of a schema."""
     view = schema.view()
     match view:
         case c.ConstView() | c.EnumView():
@@ -242,7 +241,7 @@ def _constants(view: c.ConstView | c.EnumView) -> list[Any]:
     return [view.value] if isinstance(view, c.ConstView) else list(view.values)
 
 
-def _told(schema: CanonicalSchema, depth: int) -> str:
+def _described(schema: CanonicalSchema, depth: int) -> str:
     view = schema.view()
     match view:
         case c.ConstView() | c.EnumView():
@@ -254,9 +253,9 @@ def _told(schema: CanonicalSchema, depth: int) -> str:
             more = ["…"] if len(values) > limits.ALGEBRA_SHOWN else []
             return "boolean" if values == [False, True] else " or ".join(shown + more)
         case c.ArrayView() if view.items is not None and depth < 2 and not view.prefix_items:
-            return f"list of {_told(view.items, depth + 1)}"
+            return f"list of {_described(view.items, depth + 1)}"
         case c.ArrayView() if view.contains and depth < 2:
-            return f"list with {_told(view.contains[0].schema, depth + 1)}"
+            return f"list with {_described(view.contains[0].schema, depth + 1)}"
         case c.StringView() if view.patterns:
             return f"string that matches {view.patterns[0]}"
         case c.StringView():
@@ -267,7 +266,7 @@ def _told(schema: CanonicalSchema, depth: int) -> str:
             return "integer" + _range("value", view.minimum, view.maximum)
         case c.AnyOfView() | c.OneOfView() if depth < 2:
             return " or ".join(
-                dict.fromkeys(_told(branch, depth + 1) for branch in view.branches[: limits.ALGEBRA_SHOWN])
+                dict.fromkeys(_described(branch, depth + 1) for branch in view.branches[: limits.ALGEBRA_SHOWN])
             )
     types = _types(schema)
     words = sorted(types - {"integer"} if "number" in types else types)
@@ -280,7 +279,7 @@ def _range(what: str, least: object, most: object) -> str:
 
 
 def _tried(find: Any) -> Any:
-    """What the library answers, or None where it refuses: its errors are many, a panic among them."""
+    """The library's answer, or None where it fails: its errors are many, a panic among them."""
     try:
         return find()
     except (KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -290,9 +289,10 @@ def _tried(find: Any) -> Any:
 
 
 def _size(schema: Schema) -> _Size:
-    """The size of a schema. Several `multipleOf` become one with the digits of all, which counts as parts.
+    """The size of a schema.
 
-    Alternatives below a part are gone through anew for each of its own.
+    The library joins several `multipleOf` into one with the digits of all, which counts as parts. It goes through the
+    alternatives below a part once for each alternative of the part itself.
     """
     nodes = depth = constants = longest = 0
     multiples = set[float]()

@@ -1,9 +1,9 @@
-"""Work: how much a schema can take at most, read off the schema and the size of a value alone (SPEC R7.1).
+"""Work: an upper bound for the time of a validation, found from the schema and the size of the value (SPEC R7.1).
 
 Schemas come with submissions, and so do the values they are applied to. `$ref` may double the work with each step, a
-pattern may be slow on a long text, and a number of a thousand digits is divided by hand. The estimate is never too low
-by more than a factor of ten (`tests/protocol/test_hostile_schemas.py` holds it against the clock). One unit is one
-keyword's look at one value, about ten nanoseconds.
+pattern may be slow on a long text, and a number of a thousand digits is divided digit by digit. The estimate is never
+too low by more than a factor of ten (`tests/protocol/test_hostile_schemas.py` compares it with the clock). One unit is
+one keyword's look at one value, about ten nanoseconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .walk import IN_PLACE, LISTED, NAMED, SINGLE, SchemaError, cost_of, in_plac
 MOST_WORK_AT_SUBMISSION: Final = Limits().schema_work
 """Units that one schema may take for one value of a submission: some seconds."""
 MOST_WORK: Final = MOST_WORK_AT_SUBMISSION // 10
-"""Units that it may take while a run is under way: half a second, in which a process does nothing else."""
+"""Units that one schema may take for one value during a run: half a second, in which a process does nothing else."""
 STEP_WORK: Final = MOST_WORK // 25
 """Units of schema work after which a step ends, so that other lanes have their turn: twenty milliseconds."""
 EXCEEDED: Final = "the schemas exceed the validation budget (ACTS_LIMIT_SCHEMA_WORK)"
@@ -45,12 +45,12 @@ _LISTING: Final = ("required", "dependentRequired", "enum", "const")
 
 @dataclass(slots=True)
 class Meter:
-    """What the schemas applied in a context (`METER`) take, in units."""
+    """Counts the units that schemas take while it is in `METER`."""
 
     units: int = 0
 
     def read(self) -> int:
-        """What they have taken since it was read last."""
+        """The units since the last reading."""
         units, self.units = self.units, 0
         return units
 
@@ -60,30 +60,31 @@ METER: Final[ContextVar[Meter | None]] = ContextVar("METER", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a schema can take: how often it looks at a part of a value, at most, by how deep that is in the value."""
+    """An upper bound for the work of a schema."""
 
     levels: tuple[int, ...]
+    """Depth in a value -> how often the schema looks at one part of the value there, at most."""
     units_per_text: int
-    """For every few characters of a text, each time a schema looks at it."""
+    """The units for every few characters of a text, each time a schema looks at it."""
     patterns_going_back: int
     digits: int = -1
-    """Of the longest number that a number is held against; -1 where none is."""
+    """The digits of the longest number that numbers are compared with; -1 where there is none."""
     listed: Sequence[int] = ()
-    """With how many numbers of `const` and `enum` each part of a value is compared, at most, by how deep it is."""
+    """Depth in a value -> how many numbers of `const` and `enum` one part is compared with, at most."""
 
     @property
     def applications(self) -> int:
-        """How often it looks at any part, at most."""
+        """How often the schema looks at any part of a value, at most."""
         return max(self.levels)
 
     def listing(self, value: Any) -> int:
-        """The units that it can take to list what is wrong with a value."""
+        """The units that listing the errors of a value can take."""
         return max(
             self.of(value), sum(limits.UNITS_PER_ERROR * often * len(parts) for often, parts in self._looks(value))
         )
 
     def of(self, value: Any) -> int:
-        """The units that it can take to apply the schema to a value; none where that is too little to count."""
+        """The units that applying the schema to a value can take; 0 where that is too little to count."""
         is_free = self.applications <= limits.COSTS_FREE and self.units_per_text == 1 and not self.patterns_going_back
         units = 0 if self.digits < 0 else self._on_numbers(value)
         if is_free:
@@ -98,9 +99,7 @@ class Work:
         return units
 
     def _on_numbers(self, value: Any) -> int:
-        """The units for numbers of many digits, of which a comparison takes longer with the square of these, and for
-        those that are no integers.
-        """
+        """The units for numbers of many digits (their square counts), and for numbers with a fraction."""
         long = sum(
             often * (self.digits + digits) ** 2 // 100
             for often, parts in self._looks(value)
@@ -126,7 +125,7 @@ class Work:
 
 
 class Reading(NamedTuple):
-    """What it takes to compile schemas: units of work, and bytes of memory."""
+    """The cost of compiling schemas: units of work, and bytes of memory."""
 
     units: int
     bytes: int
@@ -137,7 +136,7 @@ class Reading(NamedTuple):
 
 
 def reading(*schemas: Any) -> Reading:
-    """What it takes to compile schemas: their size, and that of their patterns written out."""
+    """The cost of compiling schemas, by their size and that of their patterns."""
     parts, objects, patterns, states = 0, 0, 0, 0
     for part in chain.from_iterable(map(parts_of, schemas)):
         parts += 1
@@ -156,9 +155,9 @@ def reading(*schemas: Any) -> Reading:
 
 
 def work_of(reached: Iterable[tuple[Path, dict[str, Any]]], root: Any) -> Work:
-    """What a schema can take that applies these parts of a document, first of all itself.
+    """The work of a schema that applies these parts of a document, of which it is the first.
 
-    Raises `SchemaError` where that has no end, or is written out.
+    Raises `SchemaError` where the schema refers to itself without end, or applies too many schemas to one value.
     """
     parts = {id(part): part for _, part in reached}
     if not parts:
@@ -171,7 +170,7 @@ def work_of(reached: Iterable[tuple[Path, dict[str, Any]]], root: Any) -> Work:
         raise SchemaError("the schema refers to itself without end", place) from None
 
     def summed(own: Mapping[int, int], twice: Container[int] = ()) -> dict[int, int]:
-        """Units of each schema with those of what it applies to the same value, some of it twice."""
+        """Schema -> its units with those of the schemas that it applies to the same value, some of them twice."""
         units: dict[int, int] = {}
         for at in inner_first:
             units[at] = min(
@@ -188,7 +187,7 @@ def work_of(reached: Iterable[tuple[Path, dict[str, Any]]], root: Any) -> Work:
     first = next(iter(parts))
 
     def by_level(own: Mapping[int, int]) -> Iterator[int]:
-        """What the first schema and all that it applies take on a part of a value, by how deep that is in the value."""
+        """The units of the first schema with all that it applies to one part of a value, by the depth of the part."""
         units = summed(own, left_over)
         for _ in range(limits.COSTS_LEVELS):
             yield units[first]
@@ -214,7 +213,7 @@ def work_of(reached: Iterable[tuple[Path, dict[str, Any]]], root: Any) -> Work:
 
 
 def _with_distinct(levels: Sequence[int], lists: Sequence[int]) -> list[int]:
-    """Units by level with what it takes to find equal elements: how many lists of each level that is asked for.
+    """Units by level, with the work to find equal elements in `lists`, the number of such lists by level.
 
     Such a list is gone through with all that is in it: each part once for each list around it.
     """
@@ -233,14 +232,14 @@ def _known(schemas: Iterable[Any], parts: Mapping[int, Any]) -> list[int]:
 
 
 def _own(part: Mapping[str, Any]) -> int:
-    """What a schema's own keywords look at."""
+    """The units of a schema's own keywords."""
     listed = (one for keyword in _LISTING if keyword in part for one in parts_of(part[keyword]))
     units = sum(limits.UNITS_PER_STRUCTURE if isinstance(one, (dict, list)) else 1 for one in listed)
     return len(part) + units + sum(limits.UNITS_PER_NUMBER + digits**2 // 100 for digits in _compared(part) if digits)
 
 
 def _compared(part: Mapping[str, Any]) -> Iterator[int]:
-    """The digits of each number that a schema's own keywords hold numbers against; 0 for a plain integer."""
+    """The digits of each number that a schema's own keywords compare with; 0 for a plain integer."""
     for keyword in _NUMERIC:
         if keyword in part:
             yield digits_of(part[keyword], of_schema=True)
@@ -258,9 +257,9 @@ def _listed_numbers(part: Mapping[str, Any]) -> Iterator[float]:
 
 
 def digits_of(value: Any, *, of_schema: bool = False) -> int:
-    """The digits of a number written out, where they are more than a processor counts with; 0 of anything else.
+    """The digits of a number that a processor cannot hold; 0 for anything else.
 
-    Of a schema each number that is no plain integer has some.
+    With `of_schema` each number that is no plain integer has some.
     """
     if type(value) is int:
         return 0 if -limits.COSTS_PLAIN <= value < limits.COSTS_PLAIN else value.bit_length() * 3 // 10

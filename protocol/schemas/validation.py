@@ -1,10 +1,10 @@
 """Validation: one schema of a document applied to values (SPEC R4.1, R4.6, R7.2).
 
-`jsonschema_rs` validates, and never fetches anything. What a value has against it is asked for only where it does not
-fit, and only as far as that is no work: an error holds what it is about.
+`jsonschema_rs` validates, and never fetches anything. Errors are listed only for a value that does not fit, and only
+where that takes little: each error holds a copy of what it is about.
 
-The words are those of jsonschema-rs, but for what it says unclearly. Of a secret value neither its parts nor the names
-in it are shown, whichever keyword refuses it; what the schema says is no secret.
+Messages are those of jsonschema-rs, except where these are unclear. Neither the parts of a secret value nor the names
+in it are shown, whichever keyword refuses it; the schema itself is no secret.
 """
 
 from __future__ import annotations
@@ -46,38 +46,38 @@ from .walk import (
     all_of,
     conjuncts,
     excerpt,
-    found,
     modern,
     normalized,
     parts_at,
     reachable,
     reference_to,
     referred,
+    value_at,
 )
 
-# Elsewhere: checks that are too heavy for the process that runs the engine, and what came of them in another one.
+# Offloaded checks: those that are too heavy for the process that runs the engine, and are made in another one.
 #
-# The core stays pure. Where the caller of the engine has entered `OffloadedChecks`, a heavy check is not made but asked
-# for, and counts as if nothing were wrong: what was decided meanwhile is worth nothing, is dropped, and is decided anew
-# when what came of the checks is there. Checks are known by their texts: the same one is never asked for twice.
+# The core stays pure. Where the caller of the engine has entered `OffloadedChecks`, a heavy check is only noted, and
+# counts as passed. The caller drops what was decided meanwhile, has the checks made, and decides again with their
+# results. Checks are known by their texts, so that none is made twice.
 
 
 class Check(NamedTuple):
-    """A value to be held against a schema: all that the verdict hangs on, as three texts of JSON, each of one line."""
+    """A value to be validated: everything that the result depends on, as three texts of JSON, each of one line."""
 
     how: str
-    """The schema's place in its document, what it can take, where the value stands and which names in it are known."""
+    """The schema's place in its document, its work, the value's place, and which names in the value may be shown."""
     document: str
     value: str
 
 
 @dataclass(slots=True)
 class OffloadedChecks:
-    """What is known of heavy checks; in force between `with` and its end, where nothing may be awaited."""
+    """The results of heavy checks, and those to be made; in force inside `with`, where nothing may be awaited."""
 
     found: dict[Check, list[Problem]] = field(default_factory=dict)
     asked: dict[Check, None] = field(default_factory=dict)
-    """What has to be found before anything counts that was decided."""
+    """The checks that have to be made before any decision counts."""
     _bytes: int = 0
     _last: tuple[Any, str] = (None, "null")
     _token: Token[OffloadedChecks | None] | None = None
@@ -92,7 +92,7 @@ class OffloadedChecks:
         self._last = None, "null"
 
     def of(self, how: list[Any], document: str, value: Any) -> list[Problem] | None:
-        """What a schema says against a value; None where that has to be found first."""
+        """The problems of a value; None where the check has to be made first."""
         if self._last[0] is not value:  # many schemas may be applied to one value
             self._last = value, json.dumps(value)
         check = Check(json.dumps(how), document, self._last[1])
@@ -108,13 +108,13 @@ OFFLOADED: Final[ContextVar[OffloadedChecks | None]] = ContextVar("OFFLOADED", d
 
 
 ADDRESS: Final = "schema:"
-"""Under this address a validator finds the document that it is for."""
+"""The address under which a validator finds its document."""
 
 
 MASK: Final = "the value"
-"""Stands for a value that may not be shown."""
+"""Shown in place of a secret value."""
 Known = Collection[object] | None
-"""Of a secret value the names in it that are known anyway, and may be shown; None where nothing is secret."""
+"""The names in a secret value that are known anyway and may be shown; None where the value is no secret."""
 _CONTAINED: Final = {
     "contains": "no element of it is what it must contain",
     "minContains": "too few of its elements are what it must contain",
@@ -130,7 +130,7 @@ _CLOSING: Final = {
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """A document, read once for all validators that it is for. Raises `ValueError` where it cannot be."""
+    """A document, read once for all its validators. Raises `ValueError` where it cannot be read."""
 
     schema: Schema
     registry: Registry = field(init=False)
@@ -146,9 +146,9 @@ class Document:
 
 @dataclass(frozen=True, eq=False)
 class Checker:
-    """The schema at a place of a document, ready to be applied. Raises `SchemaError` where it cannot be.
+    """The schema at a place of a document, ready to be applied. Raises `SchemaError` where it cannot be applied.
 
-    `work` is what the document can take from where it is entered.
+    `work` bounds the work of the whole document from where it is entered.
     """
 
     document: Document
@@ -160,16 +160,16 @@ class Checker:
         object.__setattr__(self, "_validator", self._made())
 
     def is_valid(self, value: Any) -> bool:
-        """Whether a value fits. Raises `ValueError` for one that is none of JSON."""
+        """Whether a value fits. Raises `ValueError` for one that JSON does not have."""
         return self._validator.is_valid(value)
 
     @cached_property
     def _masked(self) -> Draft202012Validator:
-        """What says what is wrong with a secret value."""
+        """The validator whose messages do not show the value."""
         return self._made(MASK)
 
     def errors(self, value: Any, *, is_secret: bool = False) -> list[ValidationError]:
-        """What is wrong with a value that does not fit, as far as it can be said; of a secret one, without it."""
+        """The errors of a value that does not fit, as far as listing them takes little."""
         validator = self._masked if is_secret else self._validator
         if self.work.listing(value) <= limits.VALIDATION_MOST_LISTED:
             return list(validator.iter_errors(value))
@@ -181,7 +181,7 @@ class Checker:
         return []
 
     def problems(self, value: Any, *at: str | int, known: Known = None) -> list[Problem]:
-        """What the schema says against a value standing at a place, in a fixed order."""
+        """The problems of a value at a place, in a fixed order, within the bounds on work."""
         units = self.work.of(value)
         found: list[Problem] | None = None
         offloaded = OFFLOADED.get() if units <= MOST_WORK else None
@@ -201,7 +201,7 @@ class Checker:
         return self.verdict(value, *at, known=known) if found is None else found
 
     def verdict(self, value: Any, *at: str | int, known: Known = None) -> list[Problem]:
-        """The same, whatever it takes."""
+        """The problems of a value at a place, however much work that takes."""
         try:
             if self._validator.is_valid(value):
                 return []
@@ -220,7 +220,7 @@ class Checker:
             return False
 
     def at(self, place: Path) -> Checker:
-        """The schema at another place of the document."""
+        """The checker for another place of the document."""
         return replace(self, place=place)
 
     def _made(self, mask: str | None = None) -> Draft202012Validator:
@@ -238,7 +238,7 @@ class Checker:
 
 
 def verdict_of(check: Check) -> list[Problem]:
-    """What comes of a check that was asked for: the same, with the same words, as where it was asked for."""
+    """The result of an offloaded check, the same as if it had not been offloaded."""
     place, (levels, *work), at, known = json.loads(check.how)
     checker = Checker(_document(check.document), Work(tuple(levels), *work), tuple(place))
     return checker.verdict(json.loads(check.value), *at, known=known)
@@ -250,14 +250,14 @@ def _document(text: str) -> Document:
 
 
 def schema_error(error: ValueError) -> SchemaError:
-    """What an error says of the schema that it is about."""
+    """The error of a schema that jsonschema-rs does not take."""
     if isinstance(error, ValidationError):
         return SchemaError(worded(error), tuple(error.instance_path))
     return error if isinstance(error, SchemaError) else SchemaError(str(error))
 
 
 def worded(error: ValidationError) -> str:
-    """What is wrong with a value."""
+    """The message of an error."""
     message = error.message
     keyword: Any = next(reversed(error.schema_path), None)
     match error.kind:
@@ -277,9 +277,9 @@ def worded(error: ValidationError) -> str:
 
 
 def as_problems(errors: Iterable[ValidationError], *at: str | int, known: Known = None) -> list[Problem]:
-    """The errors in a value standing at a place, in a fixed order. A masked validator finds those in a secret one.
+    """The problems for errors of a value at a place, in a fixed order. `known` is given for a secret value.
 
-    The pointer goes as far as what it leads through may be shown.
+    A pointer ends before the first name that may not be shown.
     """
     if known is None:
         return sorted({Problem(pointer(*at, *error.instance_path), shortened(worded(error))) for error in errors})
@@ -303,30 +303,29 @@ def _redacted(error: ValidationError, known: Collection[object]) -> str:
     return worded(error)
 
 
-# Leniency: what a schema says of a value in which expressions stand for any values, templates for any texts
-# (SPEC R4.1, R2.6).
+# Leniency: values in which expressions may have any value, and templates may be any text (SPEC R4.1, R2.6).
 #
-# Something is wrong only where no values of the expressions could put it right. With null for each expression, an error
-# counts that has nothing to do with one: it is not about one nor, for a keyword that looks deeper (`const`, `not`, …),
-# about what holds one, and no `if` that holds one decided on it. For a template stands an empty text, and of the errors
-# about it those count that hold of each text. The rest is left to the check before execution.
+# An error counts only where no values of the expressions could avoid it. The value is validated with null in place of
+# each expression. An error then counts unless it is about an expression or, for a keyword that looks deeper (`const`,
+# `not`, …), about a value that holds one, or an `if` about such a value led to it. A template is replaced by an empty
+# text, and only its errors that hold for every text count. The rest is left to the check before the call runs.
 
 Said = tuple[Checker, ...] | Problem
-"""What speaks of a place in a value; or why nothing can stand there."""
+"""The checkers for a place in a value, or the problem where nothing is admitted there."""
 _LOOKING_DEEPER: Final = tuple(
     getattr(ValidationErrorKind, name)
     for name in ("Constant", "Contains", "Enum", "Not", "OneOfMultipleValid", "UniqueItems")
 )
-"""Kinds of errors that hinge on what is inside of an object or a list, not on names and their number alone."""
+"""Kinds of errors that depend on the values inside an object or a list, not only on their names and number."""
 _LEFT_OVER: Final = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _INSIDE: Final = _LEFT_OVER | {
     *("properties", "patternProperties", "additionalProperties", "items", "prefixItems", "contains")
 }
-"""Keywords that lead to what is inside of a value."""
+"""Keywords for the values inside an object or a list."""
 
 
 def lenient_problems(checker: Checker, value: Any, said_at: Callable[[Path], Said], *at: str | int) -> list[Problem]:
-    """What a schema says against a value for certain; `said_at` gives what speaks of a place in it."""
+    """The problems of a value that are certain; `said_at` finds the checkers for a place in it."""
     known = _known(value)
     units = checker.work.of(known)
     if units > MOST_WORK_AT_SUBMISSION:
@@ -354,7 +353,7 @@ def lenient_problems(checker: Checker, value: Any, said_at: Callable[[Path], Sai
 
 
 def _no_text(template: Template) -> str:
-    """What is wrong with a template where no text is admitted."""
+    """The message for a template where no text is admitted."""
     said = "a template is a text, and no text is admitted here"
     match template.parts:
         case [Expression() as expression]:
@@ -363,7 +362,7 @@ def _no_text(template: Template) -> str:
 
 
 def holds_expression(value: Any) -> bool:
-    """Whether an expression or a template stands somewhere in a value."""
+    """Whether a value contains an expression or a template."""
     return any(isinstance(part, Expression | Template) for part in parts_of(value))
 
 
@@ -379,7 +378,7 @@ def _known(value: Any) -> Any:
 
 
 def _is_certain(error: ValidationError, value: Any, said_at: Callable[[Path], Said]) -> bool:
-    """Whether an error stands whatever the expressions in a value are."""
+    """Whether an error remains whatever the expressions in a value are."""
     place = tuple(error.instance_path)
     about = lookup(value, place)
     if not _is_reached(error, value):
@@ -398,14 +397,14 @@ def _is_certain(error: ValidationError, value: Any, said_at: Callable[[Path], Sa
 
 
 def _is_refused(value: Any, said: Said) -> bool:
-    """Whether what speaks of the place of a value in any case refuses it."""
+    """Whether a value is refused whatever its expressions are."""
     if isinstance(said, Problem):
         return True
     return not holds_expression(value) and not all(checker.is_valid(value) for checker in said)
 
 
 def _is_reached(error: ValidationError, value: Any) -> bool:
-    """Whether the schema that an error is of is applied whatever the expressions are."""
+    """Whether the schema of an error is applied whatever the expressions are."""
     path, depth = iter(error.evaluation_path), 0
     for keyword in path:
         if keyword in ("then", "else") and holds_expression(lookup(value, tuple(error.instance_path[:depth]))):
@@ -422,17 +421,17 @@ def _is_reached(error: ValidationError, value: Any) -> bool:
 # expressions; and *at a path*, to what is written into a value that is still under way.
 
 _KEPT: Final[dict[int | str, tuple[Any, CompiledSchema]]] = {}
-"""Compiled schemas by their texts, and by the identity of what they were made of, which is held so that it lasts."""
+"""Compiled schemas by text, and by the identity of the schema, which is kept so that no other gets its identity."""
 _bytes_kept = 0
 _OWN_SCHEMAS: Final = "https://json-schema.org/draft/2020-12/"
 _DIALECT: Final = _OWN_SCHEMAS + "schema"
 
 
 class CompiledSchema:
-    """A schema and its validators, kept. Raises `SchemaError` where the schema itself is wrong.
+    """A schema and its validators. Raises `SchemaError` where the schema itself is wrong.
 
-    `document` is the schema as jsonschema-rs takes it (see `normalized`). `entry` is where in it the part stands
-    that is applied, if that is not all of it; then the schema is normalized already. `applied` is that part.
+    `document` is the schema as jsonschema-rs takes it (see `normalized`). `entry` is the place of the part that is
+    applied, if not the whole schema is; such a schema is normalized already. `applied` is that part.
     """
 
     def __init__(self, schema: Schema, *, entry: Path = ()) -> None:
@@ -442,7 +441,7 @@ class CompiledSchema:
             schema = schema if entry else modern(schema)
             jsonschema_rs.meta.validate({**schema, "$schema": _DIALECT} if isinstance(schema, dict) else schema)
             self.document = schema if entry else normalized(schema)
-            self.applied = found(entry, self.document)
+            self.applied = value_at(entry, self.document)
             reached = list(reachable(self.document, entry))
             _check_references(reached, self.document)
             self.work = work_of(reached, self.document)
@@ -455,7 +454,7 @@ class CompiledSchema:
         self.admits = lru_cache(maxsize=limits.PATHS_KEPT)(self._admits)
 
     def problems(self, value: Any, *at: str | int, lenient: bool = False, known: Known = None) -> list[Problem]:
-        """What the schema says against a value standing at a place, in a fixed order.
+        """The problems of a value at a place, in a fixed order.
 
         With `lenient`, expressions inside the value stand for any value.
         """
@@ -464,7 +463,7 @@ class CompiledSchema:
         return self._whole.problems(value, *at, known=known)
 
     def problems_at(self, path: Path, value: Any, *at: str | int, known: Known = None) -> list[Problem]:
-        """What the parts of the schema that speak of a path say against a value standing there."""
+        """The problems of a value at a path inside a value of the schema."""
         said = self._said_at(path)
         if isinstance(said, Problem):
             is_above = pointer(*at).startswith(said.pointer)
@@ -472,19 +471,19 @@ class CompiledSchema:
         return sorted({problem for checker in said for problem in checker.problems(value, *at, known=known)})
 
     def checker(self, place: Path) -> Checker:
-        """The schema that stands at a place of the document, ready to be applied."""
+        """The checker for a place of the document."""
         return self._checker(place)
 
     def parts(self, path: Path) -> list[dict[str, Any]]:
-        """The objects among the parts of the schema that speak of a path, with those that they apply by `allOf`."""
+        """The objects among the parts of the schema for a path, with those that they apply by `allOf`."""
         return conjuncts(self.parts_at(path), self.document)
 
     def parts_at(self, path: Path) -> list[Schema]:
-        """The parts of the schema that speak of a path."""
+        """The parts of the schema for a path."""
         return parts_at(self.applied, path, self.document)
 
     def excerpt_at(self, path: Path) -> dict[str, Any] | None:
-        """What the schema says of the value at a path, as a schema of its own; None where it says nothing of it."""
+        """The part of the schema for a path, as a schema of its own; None where it has none."""
         parts = self.parts_at(path)
         said = [part for part in parts if isinstance(part, dict) and part]
         if not said or False in parts:
@@ -492,7 +491,7 @@ class CompiledSchema:
         return excerpt(all_of(said), self.document)
 
     def _admits(self, path: Path, type_: str) -> bool:
-        """Whether a value of a type can stand at a path, as far as types say it."""
+        """Whether the types in the schema admit a value of a type at a path."""
         is_closed = isinstance(self._said_at(path), Problem)
         return not is_closed and all(admits_type(part, type_) for part in self.parts(path))
 
@@ -528,14 +527,14 @@ def compiled(schema: Schema) -> CompiledSchema:
 
 
 def forget() -> None:
-    """Forget what was compiled."""
+    """Drop all compiled schemas."""
     global _bytes_kept
     _bytes_kept = 0
     _KEPT.clear()
 
 
 def schema_problem(schema: Any, *at: str | int) -> Problem | None:
-    """What is wrong with a schema standing at a place, if anything."""
+    """The problem of a schema at a place, if it has one."""
     if not isinstance(schema, (dict, bool)):
         return Problem(pointer(*at), "must be a JSON Schema: an object, true or false")
     try:

@@ -1,9 +1,9 @@
 """Walks: how schemas are gone through (SPEC R4.1).
 
-Which keywords hold schemas, and where references lead, is said here alone; so are the ways to go: to all that is
-applied to one value (`together`) or that can be applied anywhere (`reachable`), from a question to its answer by those
-inside (`Walk`), and to a schema written anew (`rewritten`, `Targets`). Schemas share what they refer to, and refer to
-themselves: each is gone through once, so that a walk is no longer than the schema, and ends.
+This module alone knows which keywords hold schemas, and where references lead. `together` finds the schemas that are
+applied to one value, `reachable` all that can be applied anywhere, `Walk` answers a question about a schema by the
+answers for those inside, and `rewritten` and `Targets` transform a schema. Schemas share what they refer to, and may
+refer to themselves: each is visited once, so that a walk is no longer than the schema, and ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REFERENCES: Final = ("$ref", "$dynamicRef")
 NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
 """Keywords that hold schemas by name."""
 DEFINITIONS: Final = frozenset({"$defs", "definitions"})
-"""Keywords that do so, and apply none of them."""
+"""Keywords that hold schemas by name, and do not apply them."""
 LISTED: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 """Keywords that hold lists of schemas."""
 SINGLE: Final = frozenset(
@@ -39,13 +39,13 @@ SINGLE: Final = frozenset(
 )
 """Keywords that hold one schema."""
 IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
-"""Keywords that apply what they hold to the same value."""
+"""Keywords that apply their schemas to the same value."""
 VALUES: Final = frozenset({"const", "enum", "default", "examples"})
 """Keywords that hold values, not schemas."""
 
 
-def found(path: Path, root: Any) -> Any:
-    """What stands at a place of a document, whose indexes may be texts; None where there is nothing."""
+def value_at(path: Path, root: Any) -> Any:
+    """The value at a path of a document, whose indexes may be texts; None where there is none."""
     for key in map(str, path):
         if isinstance(root, list) and key.isdecimal() and len(key) < 7 and int(key) < len(root):
             root = root[int(key)]
@@ -57,10 +57,10 @@ def found(path: Path, root: Any) -> Any:
 
 
 def referred(reference: Any, root: Any) -> Any:
-    """What a `$ref` into the same document points at; None where it leads elsewhere or nowhere."""
+    """The target of a `$ref` into the same document; None where it leads elsewhere or nowhere."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
-    return found(segments(unquote(reference)), root)
+    return value_at(segments(unquote(reference)), root)
 
 
 def reference_to(place: Path) -> str:
@@ -69,7 +69,7 @@ def reference_to(place: Path) -> str:
 
 
 def subschemas(part: dict[str, Any], keywords: Iterable[str] | None = None) -> Iterator[tuple[Path, Any]]:
-    """The schemas that a part applies by its keywords or by some of them, each with the way from the part to it."""
+    """The schemas that a part applies by its keywords or some of them, each with its path in the part."""
     for key in part if keywords is None else filter(part.__contains__, keywords):
         below = part[key]
         if key in NAMED and isinstance(below, dict):
@@ -89,7 +89,7 @@ def in_place(part: dict[str, Any], root: Any, *keywords: str) -> Iterator[Any]:
 def spread(
     schemas: Iterable[Any], step: Callable[[dict[str, Any]], Iterable[Any]], *, nearest_first: bool = False
 ) -> Iterator[Schema]:
-    """Schemas, and all those that a step from one to others leads to, each once; what is none is passed over."""
+    """Schemas, and all that are reached from them step by step, each once; other values are passed over."""
     waiting, seen = deque(schemas), set[int]()
     while waiting:
         part = waiting.popleft()
@@ -102,29 +102,30 @@ def spread(
 
 
 def together(schemas: Iterable[Any], root: Any, *keywords: str) -> Iterator[Schema]:
-    """Schemas of one place, with those that they apply there by `$ref` into the same document and by keywords: `allOf`
-    where none are named, which counts for every value.
+    """Schemas of one place, with those that they apply there by `$ref` into the same document and by keywords.
+
+    Without keywords `allOf` counts, which applies to every value.
     """
     return spread(schemas, lambda part: in_place(part, root, *(keywords or ("allOf",))))
 
 
 def conjuncts(schemas: Iterable[Any], root: Any) -> list[dict[str, Any]]:
-    """The objects among schemas of one place, and among all that they apply there to every value."""
+    """The objects among schemas of one place and all that they apply there to every value."""
     return [part for part in together(schemas, root) if isinstance(part, dict)]
 
 
 def applied(schemas: Iterable[Any], root: Any) -> list[dict[str, Any]]:
-    """The objects among them and among all others that they may apply there, depending on the value."""
+    """The objects among schemas of one place and all that they may apply there, depending on the value."""
     return [part for part in together(schemas, root, *IN_PLACE) if isinstance(part, dict)]
 
 
 def all_of(said: Sequence[Any]) -> Any:
-    """One schema that says what several say; what one says alone stays as it is."""
+    """One schema for several; a single one is returned unchanged."""
     return said[0] if len(said) == 1 else {"allOf": [*said]}
 
 
 def properties_in(parts: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """What the schemas of a place say of each property that they name, in order."""
+    """Property -> its schemas in the parts of a place, in order."""
     found: dict[str, list[Any]] = {}
     for part in parts:
         for name, said in part.get("properties", {}).items():
@@ -133,8 +134,8 @@ def properties_in(parts: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def reachable(document: Any, entry: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every object that can be applied from an entry on, by keywords and references, with its place; each once."""
-    stack = [(entry, found(entry, document))]
+    """The objects that can be applied from an entry on, by keywords and references, each once, with its place."""
+    stack = [(entry, value_at(entry, document))]
     seen: set[int] = set()
     while stack:
         place, part = stack.pop()
@@ -149,9 +150,9 @@ def reachable(document: Any, entry: Path = ()) -> Iterator[tuple[Path, dict[str,
 
 
 class Walk(Generic[T]):
-    """A question about schemas. `judge` answers it of one, and asks the walk of those that it holds or refers to.
+    """A question about schemas. `judge` answers it for one, by calling the walk for those that it holds or refers to.
 
-    Each is asked once; `cyclic` is the answer where a schema leads back to itself, or lies too deep.
+    Each schema is judged once; `cyclic` is the answer for one that leads back to itself or is too deep.
     """
 
     def __init__(self, judge: Callable[[Any], T], cyclic: T, *, deepest: int = limits.WALK_DEEPEST) -> None:
@@ -159,7 +160,7 @@ class Walk(Generic[T]):
         self._cyclic = cyclic
         self._left = deepest
         self._known: dict[int, tuple[Any, T]] = {}
-        """By the identity of a schema, which is kept so that it lasts."""
+        """Identity of a schema -> the schema, kept so that no other gets its identity, and the answer."""
 
     def __call__(self, part: Any) -> T:
         """The answer for a schema of a document that does not change."""
@@ -177,7 +178,7 @@ class Walk(Generic[T]):
 
 
 def rewritten(keyword: str, below: Any, anew: Callable[[Any], Any]) -> Any:
-    """What stands at a keyword, with each schema in it written anew; what is none stays as it is."""
+    """The value of a keyword, with each schema in it transformed; other values stay as they are."""
     if keyword in NAMED | DEFINITIONS and isinstance(below, dict):
         return {name: anew(item) for name, item in below.items()}
     if keyword in LISTED and isinstance(below, list):
@@ -186,9 +187,9 @@ def rewritten(keyword: str, below: Any, anew: Callable[[Any], Any]) -> Any:
 
 
 class Targets:
-    """What the references of a document lead to, written anew as definitions: each once for every way of writing.
+    """Transforms the targets of a document's references into definitions, each once for every way of transforming.
 
-    `name` gives a name for a reference and a way that no definition has yet.
+    `name` makes a new name for the definition of a reference and a way.
     """
 
     def __init__(self, document: Any, definitions: MutableMapping[str, Any], name: Callable[[str, Any], str]) -> None:
@@ -200,7 +201,7 @@ class Targets:
         self._is_writing = False
 
     def __call__(self, reference: str, way: Hashable, anew: Callable[[Any], Any]) -> str:
-        """The reference to such a definition; the same one again where it does not lead into the document."""
+        """The reference to the definition; unchanged where it does not lead into the document."""
         target = referred(reference, self._document)
         if not isinstance(target, (dict, bool)):
             return reference
@@ -212,7 +213,7 @@ class Targets:
         return reference_to(("$defs", self._names[reference, way]))
 
     def _write(self) -> None:
-        """Write what waits; what is met meanwhile waits in turn, so that a long chain is no deep one."""
+        """Transform the waiting targets. Those found meanwhile wait, too, so that a long chain is no recursion."""
         if self._is_writing:
             return
         self._is_writing = True
@@ -224,15 +225,15 @@ class Targets:
 
 # Patterns: the regular expressions of JSON Schema, ECMA-262 with Unicode (SPEC R4.1), and what they cost (SPEC R7.1).
 #
-# jsonschema-rs translates most of the dialect. Left are what has no counterpart there (`[^]`, `[]`), surrogate pairs,
-# the escapes `\0` and, in a class, `\b`, and groups that are referred to by their names.
+# jsonschema-rs translates most of the dialect. The rest is translated here: `[^]` and `[]`, surrogate pairs, the
+# escapes `\0` and, in a class, `\b`, and groups that are referred to by their names.
 #
 # Most patterns are matched in time linear in the text (Rust's `regex`), those with look-around or backreferences by
-# going back a limited number of times (`fancy-regex`). A counted repetition is written out by the engine, so
-# `(a{0,50}){0,50}` is some 2,500 states large. What a pattern costs is read off its text alone.
+# limited backtracking (`fancy-regex`). The engine writes out a counted repetition, so `(a{0,50}){0,50}` has some 2,500
+# states. The cost of a pattern is found from its text alone.
 
 OPTIONS: Final = FancyRegexOptions(backtrack_limit=limits.MOST_STEPS_BACK, size_limit=16 * 2**20)
-"""How every pattern is compiled. One that needs more memory is none: `\\p{L}{1,255}` fits."""
+"""How patterns are compiled. One that needs more memory is refused: `\\p{L}{1,255}` fits."""
 _LOOKING: Final = frozenset({"(?=", "(?!", "(?<=", "(?<!"})
 _PIECE: Final = re.compile(
     r"(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # two escapes of one character
@@ -243,7 +244,7 @@ _PIECE: Final = re.compile(
     r"|.",
     re.DOTALL,
 )
-"""What has no end goes to the end of the pattern, which then is none: it is not looked for again and again."""
+"""One piece of a pattern. An unclosed piece takes the rest of the pattern, so that its end is looked for only once."""
 _PAIR: Final = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
 _ESCAPES: Final = {r"\0": r"\x00", r"\b": r"\x08"}
@@ -251,8 +252,8 @@ _WHOLE: Final = {"[^]": r"[\s\S]", "[]": r"[^\s\S]", r"\b": r"\b"}
 
 
 class PatternCost(NamedTuple):
-    """What a pattern costs: `states` to compile it, `ways` that are followed at once for each character of a text, and
-    whether it may go back in it.
+    """The cost of a pattern: `states` to compile, `ways` followed at once for each character of a text, and whether it
+    may go back in the text.
     """
 
     states: int
@@ -261,13 +262,13 @@ class PatternCost(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """Something in a pattern; `is_fixed` says whether all that it matches is of one length."""
+    """A part of a pattern; `is_fixed` where all that it matches has one length."""
 
     states: int
     ways: int
     is_fixed: bool
     run: int = 1
-    """The ways of what a repetition made of a thing of one length: there is one way through it from any place."""
+    """The ways of a repetition of a part of one length: from each place one way leads through it."""
 
     def repeated(self, low: int, high: int) -> _Item:
         states, ways = (min(limits.MOST_REPEATS, one * max(high, 1)) for one in (self.states, self.ways))
@@ -278,8 +279,9 @@ _OF_SOME_ENGINES: Final = ("(?", "\\p", "\\P", "\\b", "\\B", "\\k")
 
 
 def is_whole_text(pattern: str) -> bool:
-    """Whether a pattern is of a whole text, `^…$`, and of what every engine of regular expressions has: it means the
-    same where a pattern is looked for in a text and where it has to be all of it.
+    """Whether a pattern is for a whole text, `^…$`, and uses only what every regular expression engine has.
+
+    It then means the same whether an engine searches the text or matches all of it.
     """
     pieces, depth = list(_pieces(pattern)), 0
     if len(pieces) < 2 or (pieces[0], pieces[-1]) != ("^", "$"):
@@ -328,7 +330,7 @@ def cost_of(pattern: str) -> PatternCost:
 
 @lru_cache(maxsize=256)
 def matches(pattern: str, text: str) -> bool | None:
-    """Whether a pattern occurs in a text; None where it goes back too often to say. One that is none occurs nowhere."""
+    """Whether a pattern occurs in a text; None where it goes back too often. An invalid pattern occurs nowhere."""
     try:
         _validator(pattern).validate(text)
     except ValidationError as error:
@@ -367,13 +369,13 @@ def _states(piece: str) -> int:
     return 60 if piece[0] in "[\\." or not piece.isascii() else 5
 
 
-# Parts: what of a schema speaks of a value as a whole, and of what is in it (SPEC R4.1, R4.6).
+# Parts: the schemas inside a schema that apply to a path of a value (SPEC R4.1, R4.6).
 #
-# An *excerpt* is a part as a schema of its own, with what its references lead to.
+# An *excerpt* is a part as a schema of its own, with the targets of its references.
 
 
 class SchemaError(ValueError):
-    """This is no schema, or one that cannot be applied; `path` says where in it."""
+    """The schema is invalid, or cannot be applied; `path` is the place in it."""
 
     def __init__(self, message: str, path: Path = ()) -> None:
         super().__init__(message)
@@ -382,9 +384,9 @@ class SchemaError(ValueError):
 
 
 def parts_at(schema: Schema, path: Path, root: Schema | None = None) -> list[Schema]:
-    """Every part of a schema that the value at a path has to satisfy; none where it does not speak of it.
+    """The parts of a schema that the value at a path has to satisfy.
 
-    An index is one of a list. References lead into the root, if that is not the schema itself.
+    An index is one of a list. References lead into the root, which is the schema itself unless given.
     """
     root = schema if root is None else root
     parts = [schema]
@@ -395,7 +397,7 @@ def parts_at(schema: Schema, path: Path, root: Schema | None = None) -> list[Sch
 
 
 def schemas_at(root: Any, path: Path) -> list[Any]:
-    """What a schema says of a path, by the properties and items that it names; nothing where it names none."""
+    """The parts of a schema for a path, by the properties and items that it names."""
     found = parts_of([root], root)
     for segment in path:
         found = parts_of((below for schema in found for below in named_below(schema, segment)), root)
@@ -403,7 +405,7 @@ def schemas_at(root: Any, path: Path) -> list[Any]:
 
 
 def named_below(schema: Any, segment: str | int) -> Iterator[Any]:
-    """What a schema says of one step down, by the properties and items that it names."""
+    """The parts of a schema for one step down, by the properties and items that it names."""
     properties = schema.get("properties")
     if isinstance(properties, dict) and str(segment) in properties:
         yield properties[str(segment)]
@@ -416,7 +418,7 @@ def named_below(schema: Any, segment: str | int) -> Iterator[Any]:
 
 
 def parts_of(schemas: Iterable[Any], root: Any) -> list[Any]:
-    """Schemas of one place, and what they refer to or combine, each once."""
+    """Schemas of one place, with those that they refer to or combine, each once."""
     parts = together(schemas, root, "allOf", "anyOf", "oneOf")
     return [{} if part is True else part for part in parts if part is not False]
 
@@ -429,7 +431,7 @@ def admits_type(schema: Schema, *types: str) -> bool:
 
 
 def admits_name(parts: Iterable[Mapping[str, Any]], name: str) -> bool:
-    """Whether no schema of a place is closed to a property of this name."""
+    """Whether all schemas of a place admit a property of this name."""
     return not any(
         part.get("additionalProperties") is False
         and name not in part.get("properties", ())
@@ -439,7 +441,7 @@ def admits_name(parts: Iterable[Mapping[str, Any]], name: str) -> bool:
 
 
 def excerpt(part: Mapping[str, Any], document: Schema) -> dict[str, Any]:
-    """A part of a document whose references are pointers, or what is made of such parts."""
+    """A schema made of parts of a document, with the targets of its references, which have to be pointers."""
     definitions: dict[str, Any] = {}
 
     def named(reference: str, _: object) -> str:
@@ -459,14 +461,14 @@ def excerpt(part: Mapping[str, Any], document: Schema) -> dict[str, Any]:
 
 
 def _left_over(parts: Iterable[Schema], segment: str | int, root: Schema) -> list[Schema]:
-    """What is said of a property or element of which nothing else speaks, whatever the value is."""
+    """The schemas for unevaluated properties or elements, where these apply whatever the value is."""
     keyword = "unevaluatedItems" if isinstance(segment, int) else "unevaluatedProperties"
     left = [part[keyword] for part in parts if isinstance(part, dict) and keyword in part]
     return [] if left and any(_below(part, segment) or "contains" in part for part in applied(parts, root)) else left
 
 
 def _below(schema: Schema, segment: str | int) -> list[Schema]:
-    """What a schema says of one property or element."""
+    """The parts of a schema for one property or element."""
     if not isinstance(schema, dict):
         return [] if schema else [False]
     if isinstance(segment, int) and admits_type(schema, "array"):
@@ -487,8 +489,8 @@ def _given(keyword: str, schema: dict[str, Any]) -> list[Schema]:
 
 # Dialects: schemas of older drafts written as ones of 2020-12, the only draft that is read here (SPEC R4.1).
 #
-# What a schema of draft-04, 06, 07 or 2019-09 says, by its `$schema`, is said with the keywords of 2020-12: a list of
-# `items` is `prefixItems`, and so on. Beside a `$ref` those drafts, but the last, read nothing else.
+# A schema of draft-04, 06, 07 or 2019-09, by its `$schema`, is translated to the keywords of 2020-12: a list of `items`
+# becomes `prefixItems`, and so on. Those drafts, except the last, ignore other keywords next to a `$ref`.
 
 _OLDER: Final = re.compile(r"https?://json-schema\.org/(?:draft-0([4-7])|draft/2019-09)/(?:hyper-)?schema#?")
 _LAST_NUMBERED: Final = 7
@@ -500,7 +502,7 @@ _BOUNDS: Final = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum
 
 
 def modern(document: Any) -> Any:
-    """The document as one of 2020-12, where it says that it is of an older draft; else the document itself."""
+    """The document translated to 2020-12, where its `$schema` is an older draft; otherwise the document itself."""
     dialect = document.get("$schema") if isinstance(document, dict) else None
     draft = _OLDER.fullmatch(dialect) if isinstance(dialect, str) else None
     if draft is None:
@@ -514,9 +516,7 @@ def modern(document: Any) -> Any:
 
 
 def misfits(document: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """The annotations of a document that are not of their type: a pointer, the schema that has it, and its name. They
-    say nothing about values.
-    """
+    """The annotations of a document that have a wrong type: pointer, schema and name. They do not affect validation."""
     for place, _, part in _schemas(document):
         for name, type_ in _TYPES.items():
             if name in part and not isinstance(part[name], type_):
@@ -524,7 +524,7 @@ def misfits(document: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
 
 
 def _translate(part: dict[str, Any], number: int, document: Any) -> None:
-    """Write a schema of a draft of that number anew, in place; those in it come after."""
+    """Translate a schema of a draft of that number in place; the schemas in it come after."""
     if isinstance(reference := part.get("$ref"), str):
         part["$ref"] = _moved(reference, document)
         if number <= _LAST_NUMBERED:
@@ -558,12 +558,12 @@ def _number_bounds(part: dict[str, Any]) -> None:
 
 
 def _moved(reference: str, document: Any) -> str:
-    """A reference into the document, where what it leads to stands when that is written anew."""
+    """A reference into the document, changed to the place of its target after translation."""
     if not reference.startswith("#/"):
         return reference
     place, path = list[Any](), segments(unquote(reference))
     for index, segment in enumerate(path):
-        above, name = found(path[:index], document), str(segment)
+        above, name = value_at(path[:index], document), str(segment)
         is_schema = not place or str(place[-1]) not in ("properties", "patternProperties", *DEFINITIONS)
         if isinstance(above, dict) and is_schema and isinstance(above.get("items"), list):
             name = {"items": "prefixItems", "additionalItems": "items"}.get(name, name)
@@ -573,21 +573,21 @@ def _moved(reference: str, document: Any) -> str:
     return reference_to(tuple(place)) if place != [str(one) for one in path] else reference
 
 
-# Addresses: where the references of a document lead, put as pointers from its root (draft 2020-12, core 8 and 9).
+# Addresses: references of a document as pointers from its root (draft 2020-12, core 8 and 9).
 #
-# A reference may name its target by an `$anchor`, or by the `$id` of a schema around it. Once all are pointers, no such
-# names are needed to find what a reference leads to.
+# A reference may name its target by an `$anchor`, or by the `$id` of a schema around it. Once all references are
+# pointers, these names are not needed any more.
 
 _NAMES: Final = ("$id", "$anchor", "$dynamicAnchor")
 Readings = Callable[[Path, Path], Iterable[Path]]
-"""The places that a pointer may mean, given where it stands and where it leads; the first that is there counts."""
+"""The places that a pointer may mean, given its own place and its target; the first that exists counts."""
 
 
 def normalized(document: Any, readings: Readings = lambda _, path: (path,)) -> Any:
     """The document as jsonschema-rs takes it: of 2020-12, without names, and with patterns translated.
 
-    Every reference that leads into it is a pointer from its root. Those that lead elsewhere or nowhere stay, and so do
-    all where a `$dynamicRef` has several `$id` to choose among.
+    Every reference into the document becomes a pointer from its root. References that lead elsewhere or nowhere stay,
+    and so do all where a `$dynamicRef` has several `$id` to choose among.
     """
     document = copied(modern(document))
     schemas = list(_schemas(document))
@@ -598,7 +598,7 @@ def normalized(document: Any, readings: Readings = lambda _, path: (path,)) -> A
         for keyword in filter(part.__contains__, REFERENCES):
             target = _target(part[keyword], base, names)
             meant = readings(place, target) if target is not None else ()
-            path = next((path for path in meant if found(path, document) is not None), None)
+            path = next((path for path in meant if value_at(path, document) is not None), None)
             if path is not None:
                 del part[keyword]
                 part["$ref" if "$ref" not in part else keyword] = reference_to(path)
@@ -616,8 +616,10 @@ def normalized(document: Any, readings: Readings = lambda _, path: (path,)) -> A
 
 
 def _schemas(document: Any) -> Iterator[tuple[Path, str, dict[str, Any]]]:
-    """Every object that may be applied as a schema, where it stands, and the address that counts there; outer ones
-    first, and those in it as it is left. What stands in values is none. References may lead to what no keyword applies.
+    """The objects that may be applied as schemas, each with its place and the base address there.
+
+    Outer ones come first; a caller may change one before those in it are visited. Objects inside values are no schemas.
+    Others that no keyword applies are included, as references may lead to them.
     """
     stack: list[tuple[Path, str, Any]] = [((), "", document)]
     while stack:
@@ -636,7 +638,7 @@ def _schemas(document: Any) -> Iterator[tuple[Path, str, dict[str, Any]]]:
 
 
 def _names(schemas: Iterable[tuple[Path, str, dict[str, Any]]]) -> dict[str, Path]:
-    """What the schemas can be referred to by, without a pointer."""
+    """Name by which a reference can lead to a schema -> the place of the schema."""
     names: dict[str, Path] = {"": ()}
     for place, base, part in schemas:
         if not place or isinstance(part.get("$id"), str):
@@ -647,7 +649,7 @@ def _names(schemas: Iterable[tuple[Path, str, dict[str, Any]]]) -> dict[str, Pat
 
 
 def _target(reference: Any, base: str, names: Mapping[str, Path]) -> Path | None:
-    """Where a reference leads, whether or not something is there; None where that is out of the document."""
+    """The place to which a reference leads, which need not exist; None where it leads out of the document."""
     if not isinstance(reference, str):
         return None
     address, _, fragment = reference.partition("#")
@@ -660,7 +662,7 @@ def _target(reference: Any, base: str, names: Mapping[str, Path]) -> Path | None
 
 
 def _address(base: str, address: str) -> str | None:
-    """An address as it is meant below another, without an empty fragment; None where it is none."""
+    """An address resolved against a base, without an empty fragment; None where it is invalid."""
     try:
         return urljoin(base, address).removesuffix("#")
     except ValueError:

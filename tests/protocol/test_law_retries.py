@@ -25,7 +25,7 @@ from acts_celery.protocol.calls.tools import GRANTED, PLAIN
 from acts_celery.protocol.engine.events import FINAL, Failure, FanOut, FanOutBegun, Outcome, Start, Status, Success
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.waits import Joins, Reach
+from acts_celery.protocol.plan.waits import LaneGraphs, RetryReach
 from acts_celery.protocol.state.fold import Fold
 
 from . import naive
@@ -102,7 +102,7 @@ class Faulty(Driver):
         starts = {lane: {index for where, index in chosen if where == lane} & ended[lane] for lane in ended}
         kept = {lane: {i for i in calls if self._has_elements(lane, i)} for lane, calls in starts.items()}
         stale = {lane: {i for where, i in self.stale if where == lane} for lane in ended}
-        reach = Reach(
+        reach = RetryReach(
             self.joins(),
             {call.index for call in self._plan.calls if call.gather},
             ended if downstream else skipped,
@@ -246,7 +246,7 @@ class Case:
         """
         everything = {call.index: call.raw for call in self.plan.calls}
         for lane in self.plan.lanes.values():
-            joins = Joins(lane.instance, [lane.graph])
+            joins = LaneGraphs(lane.instance, [lane.graph])
             for index, raw in everything.items():
                 later = joins.within({index}, {call.index for call in lane.calls})
                 places = [at for other in later for at in written(everything[other])]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ...broker_config import Settings
 from ...protocol import Problem, Rejected
 from ...protocol.engine.loop import Approved, LoopExtended, RequestRecorded, Stage
-from ...protocol.plan.additions import check_data, check_said
-from ...protocol.plan.support import told_names
+from ...protocol.plan.additions import check_data, check_user_messages
+from ...protocol.plan.support import unsafe_names
 from ...protocol.state.labels import marks_of
 from ..broker.attempts import lane_token
 from ..broker.messages import pack
@@ -160,7 +160,7 @@ class Sender:
         if (
             any(map(marks_of, messages))
             and self._store.definition().request is not None
-            and (problems := list(told_names([{**message, "_instance": None} for message in messages])))
+            and (problems := list(unsafe_names([{**message, "_instance": None} for message in messages])))
         ):
             raise Rejected(problems)
         run, order = self._store.run, audit_record(self._settings, "sent")
@@ -232,7 +232,7 @@ class LoopControl:
         Raises `protocol.Rejected`, `RunNotFound`, `NoLoop`, `RunOver` where it is cancelled, `OverLimit`, `RedisError`.
         """
         limits = limits_of(self._settings)
-        messages = check_said(messages, limits)
+        messages = check_user_messages(messages, limits)
         require_given([("", messages)], files)
         done = audit_record(self._settings, "said")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from acts_celery.protocol import Conflict, Context, Plan
 from acts_celery.protocol.engine.events import Failure, Start, Status, Success
-from acts_celery.protocol.plan.waits import Joins, Reach
+from acts_celery.protocol.plan.waits import LaneGraphs, RetryReach
 
 from .log import DATE, Lane, Log, Result, standing
 from .process import Process, Task
@@ -173,7 +173,7 @@ class World:
             return False
         ended = {call: status for call, status in log.ends.items() if status is not Status.LATENT}
         again = [call for call, status in ended.items() if downstream or status is Status.SKIPPED]
-        reach = Reach(self._joins, (), _by_lane(lanes, again), _by_lane(lanes, [*ended, *log.begun]))
+        reach = RetryReach(self._joins, (), _by_lane(lanes, again), _by_lane(lanes, [*ended, *log.begun]))
         found = reach.extended(_by_lane(lanes, chosen), _by_lane(lanes, ()))
         for joins in self._joins:
             lane = joins.instance
@@ -188,10 +188,10 @@ class World:
         return True
 
     @property
-    def _joins(self) -> list[Joins]:
+    def _joins(self) -> list[LaneGraphs]:
         """How the lanes hang together, the global one first."""
         graphs = {lane: [self.plan.lanes[lane].graph] if lane in self.plan.lanes else [] for lane in self.log.journals}
-        return [Joins(lane, graph) for lane, graph in graphs.items()]
+        return [LaneGraphs(lane, graph) for lane, graph in graphs.items()]
 
     def _indexes(self, lane: Lane) -> list[int]:
         return [call.index for call in self.plan.lanes[lane].calls] if lane in self.plan.lanes else []
