@@ -1,8 +1,4 @@
-"""What an error says beyond the fact that something is wrong (SPEC R7.1).
-
-`explanations`  adds hints to problems
-`remedies`      what is to be added where nothing brings a value
-"""
+"""Hints: what to do about an error, added to its message (SPEC R7.1)."""
 
 from __future__ import annotations
 
@@ -41,21 +37,23 @@ from .plan.places import KIND, Places, WrittenPlaces
 from .plan.submission import plan_calls
 from .references import Expression, Reference, parse_output_path
 
-# Remedies: what is to be added where nothing brings a value that a call reads (SPEC R6.3).
+# Remedies: what to add where no value comes to a place that a call reads (SPEC R6.3).
 #
-# The nearest is the output path of the call that was to write it; else a plan that does not run, since there is a
-# solution; else, for an input, a promise.
+# The first choice is an output path for the call that should write it; then the call of a plan that does not run,
+# because there is a solution; then, for an input, a promise.
 
 
 @dataclass(frozen=True)
 class Remedies:
-    """What would bring a value, by what the calls and plans of a plan say."""
+    """Finds what would bring a missing value, from the calls and plans of a submission."""
 
     plan: CheckedPlan
 
     def pathless(self, cause: Unresolvable, *, is_certain: bool) -> str | None:
-        """The call without an output path that was to write what is read: certain where its tool admits the place or
-        has its name, else by a name that is part of the tool's, or by a field that its result has.
+        """The advice about the call without an output path that was to write what is read.
+
+        It is certain where the call's tool admits the place or has its name. Otherwise the name of the place is a part
+        of the tool's, or the result has a field of that name.
         """
         seen = _seen(cause)
         calls = [call for call in self._pathless if call.index != cause.call and call.instance in seen]
@@ -66,14 +64,14 @@ class Remedies:
         return None
 
     def only_pathless(self, cause: Unresolvable) -> str | None:
-        """The call without an output path, where it is the only one before the reader."""
+        """The advice about the call without an output path, where only one is listed before the reader."""
         seen = _seen(cause)
         calls = [call for call in self._pathless if call.index < cause.call and call.instance in seen]
         names = [f"call {call.index} ({call.tool})" for call in calls]
         return f"{names[0]} has no _outputPath: add one if its result is meant" if len(names) == 1 else None
 
     def planned(self, cause: Unresolvable) -> str | None:
-        """The plan message whose call writes what is read, and that is context beside a solution (SPEC R10.2)."""
+        """The advice about a plan message whose call writes what is read, and does not run (SPEC R10.2)."""
         for at, place in self._planned:
             if any(map(place.overlaps, _read(cause))):
                 gather = ', with "_gather": true where it reads in all instances' if self.plan.context.instances else ""
@@ -84,7 +82,7 @@ class Remedies:
         return None
 
     def promise(self, cause: Unresolvable) -> str | None:
-        """The promise by which an input may come later."""
+        """The advice to promise an input that comes later."""
         for place in _read(cause):
             if place.kind == KIND and place.path:
                 schema: dict[str, Any] = {}
@@ -107,7 +105,7 @@ class Remedies:
         return Reference(place.kind, place.path[:-1]) if len(place.path) > 1 and place.path[-1] in fields else None
 
     def _named(self, place: Reference, call: Call, likeness: float) -> Reference | None:
-        """The place, or one above it, whose name makes up so much of that of the tool."""
+        """The place, or one above it, whose name makes up that share of the tool's name."""
         tool = squeezed(call.tool)
         for length, segment in enumerate(place.path, start=1):
             name = squeezed(str(segment))
@@ -117,7 +115,7 @@ class Remedies:
 
     @cached_property
     def _admitted(self) -> dict[str, list[Reference]]:
-        """The places that tools list, for those of calls without an output path."""
+        """Tool of a call without an output path -> the places that it admits."""
         tools = {call.tool: self.plan.tools[call.tool] for call in self._pathless if call.tool in self.plan.tools}
         return {
             name: [
@@ -163,13 +161,13 @@ def places_of(path: Any) -> tuple[Reference, ...]:
         return ()
 
 
-# Explanations: what a rejection says beyond the fact that something is wrong (SPEC R7.1).
+# Explanations: the hint for each problem of a rejection (SPEC R7.1).
 #
-# A name that is not known gets the nearest known one. A tool declared as in another system gets the way to this one. A
-# parameter that its tool does not admit, since it is another system's template or lacks its dagger, gets the reference
-# that was meant; a template that does not parse gets the one that does. An unresolvable reference gets the path that
+# An unknown name gets the nearest known one. A tool declared as in another system gets the declaration of this one. A
+# parameter that its tool does not admit, because it is another system's template or lacks its dagger, gets the
+# reference that was meant; a template that does not parse gets the one that does. An unresolvable reference gets the path that
 # only lacks its dagger, the instance that holds it, the call that writes it in another instance or has a misspelt
-# output path or none, the nearest place that its reader sees, or what is to be added for it (see `remedies`).
+# output path or none, the nearest place that its reader sees, or what to add for it (see `Remedies`).
 
 
 _OF_PROPERTIES: Final = frozenset({"ACT303", "ACT304", "ACT310"})
@@ -185,7 +183,7 @@ def explained(rejected: Rejected) -> Iterator[Problem]:
 
 
 class _Hints:
-    """What follows a problem's message."""
+    """Finds the hint to add to a problem's message."""
 
     def __init__(self, plan: CheckedPlan | None) -> None:
         self._plan = plan
@@ -218,7 +216,7 @@ class _Hints:
         return KnownPlaces(self._plan) if self._plan is not None else None
 
     def _slip_at(self, problem: Problem) -> Finding | None:
-        """What is misspelt at the place of a problem, or in the name of a property there."""
+        """The finding about the place of a problem, or about the name of a property there."""
         if (slip := self._slips.get(problem.pointer)) is not None and slip.code != "ACT307":
             return slip
         properties = (slip for at, slip in self._slips.items() if at.rpartition("/")[0] == problem.pointer)
@@ -250,7 +248,7 @@ class _Hints:
         return f"; {missing}" if missing is not None else ""
 
     def _of_failure(self, cause: Unresolvable, plan: CheckedPlan) -> str:
-        """The last call that was to write what is read and whose error is in the context."""
+        """The hint about the last failed call that was to write what is read."""
         for message in reversed(plan.submission.context):
             error = message.get("data") if message.get("type") == ERROR else None
             call = error.get("call") if isinstance(error, dict) else None
@@ -280,7 +278,7 @@ class _Hints:
         return None
 
     def _written_elsewhere(self, cause: Unresolvable) -> str | None:
-        """Which call writes in another instance what is read in this one."""
+        """The hint about a call that writes in another instance what is read in this one."""
         for place in cause.expression.references:
             for line in self._writers.lines(place):
                 for index in line.calls:
@@ -291,7 +289,7 @@ class _Hints:
         return None
 
     def _unwritten(self, expression: Expression, cause: Unresolvable) -> str | None:
-        """The misspelt output path of another call that the reader sees and that was to write what is read."""
+        """The hint about a misspelt output path of another call that was to write what is read."""
         for read, (slip, place) in product(expression.references, self._misspelt):
             is_seen = self._calls[slip.calls[0]].instance in (None, cause.instance) and slip.calls != (cause.call,)
             if is_seen and place.overlaps(read):
@@ -313,7 +311,7 @@ class _Hints:
 
     @cached_property
     def _slips(self) -> dict[str, Finding]:
-        """What is misspelt in the calls, by its place."""
+        """Pointer -> what is misspelt there."""
         findings = near_misses_of(self._plan) if self._plan is not None else ()
         found: dict[str, Finding] = {}
         for slip in findings:
@@ -322,7 +320,7 @@ class _Hints:
         return found
 
     def _places(self, instance: str | None, plan: CheckedPlan) -> Places:
-        """What the calls of an instance, or the global ones, see. Lanes of the same calls share what is known of it."""
+        """The places that calls of an instance, or the global ones, see. Lanes of the same calls share an index."""
         lanes = [plan.lanes[name] for name in dict.fromkeys((None, instance)) if name in plan.lanes]
         for lane in lanes:
             if id(lane.calls) not in self._written:

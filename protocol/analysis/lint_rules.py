@@ -1,4 +1,4 @@
-"""Surroundings: scopes, tools, settings, messages and output paths that do not do what they seem to (SPEC R1.3,
+"""Lint rules: scopes, tools, settings, messages and output paths that do not do what they seem to (SPEC R1.3,
 R3.5, R4.1, R8).
 """
 
@@ -36,15 +36,15 @@ _TYPES: Final = sorted({*DATA_TYPES, *TEXT_TYPES, "advisor", "meta", "plan", "so
 _LIMITING: Final = ("enum", "oneOf", "anyOf", "pattern")
 _DESCRIBING: Final = ("title", "description")
 _NOT_WRITTEN: Final = ("input", ERROR)
-"""An input comes from outside, also later (SPEC R6.3)."""
+"""Kinds that no call has to write: an input comes from outside, also later (SPEC R6.3)."""
 
 _CALLS: Final = (("parameters",), ("input_schema",), ("inputSchema",), ("function", "parameters"))
-"""Where the schema of the calls stands elsewhere."""
+"""Paths of the schema of the calls in the declarations of other systems."""
 _RESULTS: Final = ("output_schema", "outputSchema")
 
 
 def lint_findings(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
-    """Everything that follows from what stands around the calls' parameters."""
+    """Findings about everything but the parameters of calls."""
     yield from _empty_scopes(plan, places)
     yield from _wide_scopes(plan)
     yield from _left_out(plan)
@@ -63,7 +63,7 @@ def lint_findings(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
 
 
 def _gathered_in_sight(plan: CheckedPlan) -> Iterator[Finding]:
-    """What calls gather from all instances and write where the scopes of instances' calls read (SPEC R8.3b)."""
+    """Values that are gathered from all instances and written into the scopes of instances' calls (SPEC R8.3b)."""
     is_template = plan.submission.is_template
     scoped = (call for call in plan.calls if not call.gather and (is_template or call.instance is not None))
     readers = Readers(scoped, scope_places)
@@ -92,8 +92,9 @@ def _hidden_inputs(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
 
 
 def _unfit_inputs(plan: CheckedPlan) -> Iterator[Finding]:
-    """Parameters of delegates that do not fit the input they declare, whatever is read (SPEC R9.2). What is missing may
-    come with the scopes.
+    """Parameters of delegates that do not fit the input they declare, whatever is read (SPEC R9.2).
+
+    Missing parameters are no finding: they may come with the scopes.
     """
     definitions = plan.submission.delegates
     is_delegate = (call.runner.executor is Executor.DELEGATE and call.runner.name in definitions for call in plan.calls)
@@ -107,7 +108,7 @@ def _unfit_inputs(plan: CheckedPlan) -> Iterator[Finding]:
 
 
 def _indexes_of_nothing(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
-    """Digits in an output path that are an index, where nothing makes the list: a key is meant (SPEC R3.5)."""
+    """Indexes in an output path where nothing makes the list: keys are meant (SPEC R3.5)."""
     written = ((call, place, depth) for call in plan.calls for place in call.written for depth in _indexes(place))
     for call, place, depth in islice(written, limits.MOST_SCOPES):
         above = Reference(place.kind, place.path[:depth])
@@ -120,7 +121,7 @@ def _indexes_of_nothing(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Find
 
 
 def _indexes(place: Reference) -> list[int]:
-    """Where in a path there is an index that is not the first; below a kind stands a key."""
+    """The depths of a path with an index above 0; the first segment is always a key."""
     return [depth for depth, segment in enumerate(place.path) if depth and isinstance(segment, int) and segment > 0]
 
 
@@ -133,7 +134,7 @@ def _not_asked(plan: CheckedPlan) -> Iterator[Finding]:
 
 
 def _empty_scopes(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
-    """Scopes that show nothing, where another one would: it is misspelt, or only an instance has it."""
+    """Scopes that show nothing because they are misspelt, or because only an instance has the value."""
     for call in plan.calls:
         at = place_in(call.raw, "_scopes")
         is_global = call.instance is None and not call.gather and not plan.submission.is_template
@@ -152,7 +153,7 @@ def _empty_scopes(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
 
 
 def _wide_scopes(plan: CheckedPlan) -> Iterator[Finding]:
-    """Whole kinds in scopes for which alone a call waits for others (SPEC R8.3a); errors cannot be had narrower."""
+    """Whole kinds in scopes that alone make a call wait for others (SPEC R8.3a); errors have no narrower scope."""
     calls = {call.index: call for call in plan.calls}
     shown = ((graph, index) for graph in plan.graphs for index in graph.scopes)
     wide = (each for each in shown if any(map(_is_wide, each[0].scopes[each[1]])))
@@ -173,7 +174,7 @@ def _is_wide(scope: Reference) -> bool:
 
 
 def _left_out(plan: CheckedPlan) -> Iterator[Finding]:
-    """Scope waits that would close a cycle, and so are none (SPEC R8.3a)."""
+    """Scope waits that were left out because they would close a cycle (SPEC R8.3a)."""
     calls = {call.index: call for call in plan.calls}
     for reader, pairs in groupby(sorted(plan.dropped_waits), key=itemgetter(0)):
         some = listed([writer for _, writer in pairs])
@@ -183,7 +184,7 @@ def _left_out(plan: CheckedPlan) -> Iterator[Finding]:
 
 
 def _idle_properties(plan: CheckedPlan) -> Iterator[Finding]:
-    """Meta-properties without effect: a method without a path, a result beside what gives one."""
+    """Meta-properties without effect: a method without a path, a result of a call that code runs."""
     for call in plan.calls:
         if call.output is None and call.raw.get("_outputMethod") is not None:
             why = "has an _outputMethod and no _outputPath: its result goes nowhere"
@@ -198,7 +199,7 @@ def _idle_properties(plan: CheckedPlan) -> Iterator[Finding]:
 
 
 def _missing_paths(plan: CheckedPlan) -> Iterator[Finding]:
-    """Calls without an output path, of tools that say which it may be, or whose code gives a result (SPEC R5.1)."""
+    """Calls without an output path whose tool restricts it, or whose code gives a result (SPEC R5.1)."""
     limiting = {name: _limits_path(tool) for name, tool in plan.tools.items()}
     for call in plan.calls:
         if call.output is not None:
@@ -213,7 +214,7 @@ def _missing_paths(plan: CheckedPlan) -> Iterator[Finding]:
 
 
 def giver_of(plan: CheckedPlan, call: Call) -> str | None:
-    """Who says that an explicit call has a result, as a clause: its tool, or whoever carries it out."""
+    """A clause that names who declares a result of an explicit call: its tool, or its code."""
     name, executor = call.runner.name, call.runner.executor
     if executor is Executor.LATENT:
         return None
@@ -227,7 +228,7 @@ def giver_of(plan: CheckedPlan, call: Call) -> str | None:
 
 
 def _limits_path(tool: Tool) -> str | None:
-    """The keyword by which a tool limits output paths."""
+    """The keyword by which a tool restricts output paths."""
     said = tool.document["properties"].get("_outputPath")
     words = (word for part in conjuncts((said,), tool.document) for word in _LIMITING if word in part)
     return next(words, None)
@@ -257,7 +258,7 @@ def _uncallable_tools(plan: CheckedPlan) -> Iterator[Finding]:
 
 
 def _hidden_data(plan: CheckedPlan) -> Iterator[Finding]:
-    """Data under a name that is reserved in a flat message (SPEC R1.3)."""
+    """Data under a reserved name in a flat message (SPEC R1.3)."""
     read = {place.key[:2] for call in plan.calls for place in places_seen(call) if place.path}
     for index, message in enumerate(plan.context.messages):
         kind = kind_of(message) if message.get("type") in DATA_TYPES else None
@@ -281,7 +282,7 @@ def _misspelt_types(plan: CheckedPlan) -> Iterator[Finding]:
 
 
 def _never_written(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
-    """What a kind's schema requires, no call writes and the context does not hold."""
+    """Properties that a kind's schema requires, and that no call writes and the context does not hold."""
     if not plan.calls:
         return
     for index, message in enumerate(plan.context.messages):
@@ -297,7 +298,7 @@ def _never_written(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
 
 
 def unwrapping(declaration: Mapping[str, Any]) -> Iterator[str]:
-    """What stands in a declaration as other systems have it, and where it belongs."""
+    """Advice about the parts of a declaration that are written as in other systems."""
     if (path := calls_inside(declaration)) is not None:
         yield f"a tool is itself the JSON Schema of its calls: replace it by what stands under {path}"
     for key in _RESULTS:
@@ -306,7 +307,7 @@ def unwrapping(declaration: Mapping[str, Any]) -> Iterator[str]:
 
 
 def calls_inside(declaration: Mapping[str, Any]) -> str | None:
-    """Where in a declaration the schema of the calls stands, if it is not the declaration itself."""
+    """The path of the schema of the calls in a declaration that is not itself this schema."""
     paths = () if "properties" in declaration else _CALLS
     return next((".".join(path) for path in paths if _is_for_calls(value_at(path, declaration))), None)
 
@@ -315,14 +316,12 @@ def _is_for_calls(schema: Any) -> bool:
     return isinstance(schema, dict) and ("properties" in schema or schema.get("type") == "object")
 
 
-# Texts: strings and keys of calls that mean nothing as they stand and were meant to (SPEC R2.2, R2.4, R2.5, R4.1).
-#
-# One walk over every string and key of the calls, along the literal tables below.
+# Texts: strings and keys of calls that were meant to have an effect and have none (SPEC R2.2, R2.4, R2.5, R4.1).
 
 _META: Final = (*BY_NAME, *ALIASES)
 _SQUEEZED: Final = {name.replace("_", "").lower(): name for name in _META}
 _UNMISTAKABLE: Final = frozenset({"_outputPath", "_outputMethod", "_reasoningForCall", "_tool"})
-"""No parameter has such a name by chance, or in a call without a tool; others may."""
+"""Meta-properties whose names no parameter has by chance."""
 
 
 _WRAPPED: Final = "parameters stand beside _tool"
@@ -341,12 +340,12 @@ _INSTEAD: Final = {
         "maxretries", "retries", "retry", "timeout", "timeoutseconds",
     ),
 }  # fmt: skip
-"""What to do instead, by the words that other systems have for it."""
+"""Advice -> the words that other systems have for what it is about."""
 _WORDS: Final = {word: remedy for remedy, words in _INSTEAD.items() for word in words}
 
 
 def text_findings(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
-    """Everything that follows from what stands in the calls."""
+    """Findings about the texts and keys of calls."""
     texts = _Texts(plan, places, Speller(likeness=limits.TEXT_LIKENESS), Readers(plan.calls))
     yield from texts.output()
     for call in plan.calls:
@@ -358,7 +357,7 @@ def text_findings(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
 
 
 def near_misses_of(plan: CheckedPlan) -> Iterator[Finding]:
-    """What of this explains an error: misspelt properties and paths, and texts that were meant to be references."""
+    """The findings that can explain an error: misspelt properties and paths, and texts meant as references."""
     # That a place is read as it is written says nothing where another call does not find what it reads.
     texts = _Texts(plan, KnownPlaces(plan), Speller(likeness=limits.TEXT_LIKENESS), Readers(()))
     for call in plan.calls:
@@ -369,7 +368,7 @@ def near_misses_of(plan: CheckedPlan) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class _Texts:
-    """Reads the calls of one submission."""
+    """Finds texts and keys of one submission that were meant otherwise."""
 
     plan: CheckedPlan
     places: KnownPlaces
@@ -377,7 +376,7 @@ class _Texts:
     readers: Readers
 
     def keys(self, call: Call) -> Iterator[Finding]:
-        """Properties that no tool knows and that are nearly one of the protocol's, or another system's."""
+        """Unknown properties that resemble one of the protocol's or another system's."""
         tool = self.plan.tools.get(call.tool)
         properties = tool.document["properties"] if tool is not None else ()
         listed = [name for name in properties if not name.startswith("_")]
@@ -402,12 +401,12 @@ class _Texts:
                 yield on_call(self.plan, "ACT310", call, why, f"write {near}", key)
 
     def parameters(self, call: Call) -> Iterator[Finding]:
-        """Parameters that read as a reference does elsewhere, and are texts here."""
+        """Parameters that would be references in other systems, and are texts here."""
         for at, slip in self._slips(call, call.parameters):
             yield on_call(self.plan, slip.code, call, slip.why, slip.remedy, *at)
 
     def output(self) -> Iterator[Finding]:
-        """The same of the solution's output (SPEC R4.9)."""
+        """Texts in the solution's output that would be references in other systems (SPEC R4.9)."""
         for at, slip in self._slips(None, self.plan.submission.output):
             yield Finding(slip.code, f"the output {slip.why}", (), pointer("solution", "output", *at), slip.remedy)
 
@@ -424,7 +423,7 @@ class _Texts:
                 yield at, slip
 
     def output_path(self, call: Call) -> Iterator[Finding]:
-        """An output path without a dagger that begins with a kind: it lies inside the state (SPEC R2.5)."""
+        """Output paths without a dagger that begin with a kind, and so lead into the state (SPEC R2.5)."""
         parts = re.split(r"\|\||&&", str(call.properties.get("_outputPath", "")))
         if len(parts) != len(call.written):
             return  # an operator inside a quoted key
@@ -437,7 +436,7 @@ class _Texts:
                 yield on_call(self.plan, "ACT307", call, why, f"write {place}", *place_in(call.raw, "_outputPath"))
 
     def _is_meant(self, call: Call, written: Reference, place: Reference) -> bool:
-        """Whether a path was meant to begin with a kind: it is read there, or the state has nothing of that name."""
+        """Whether a path was meant to begin with a kind, because that place is read or the state lacks the name."""
         is_common = place.kind in DATA_TYPES
         if not (place.path or place.kind == "state") or not (is_common or place.kind in self.places.kinds()):
             return False
@@ -448,7 +447,7 @@ class _Texts:
         return is_missed or is_unread if is_common else is_missed and is_unread
 
     def alternatives(self, call: Call) -> Iterator[Finding]:
-        """Alternatives that nothing ever brings: without their kind, misspelt, or for instances only."""
+        """Alternatives that never have a value: they lack their kind, are misspelt, or only an instance has them."""
         for at, expression in call.reads:
             for group in expression.alternatives if len(expression.alternatives) > 1 else ():
                 for place in group:
@@ -470,11 +469,11 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict) or (isinstance(value, str) and value.lstrip().startswith("{"))
 
 
-# Findings on trust: every way from what others wrote to a call that changes something outside (SPEC R16.5).
+# Trust: the ways from data that others wrote to calls that change something outside (SPEC R16.5).
 
 
 def trust_findings(plan: CheckedPlan) -> Iterator[Finding]:
-    """One for each call with effects, what decides on it, and source."""
+    """A finding for each call with effects, each parameter or choice that others may decide, and each source."""
 
     def trust(call: Call) -> ToolTrust:
         return tool_trust_of(plan.trust, call.tool, call.runner.name)

@@ -1,4 +1,4 @@
-"""Order: what comes out differently, or never, by how calls are ordered (SPEC R6.1, R6.4-R6.6).
+"""Order: calls whose results depend on which ends first, and calls that never run (SPEC R6.1, R6.4-R6.6).
 
 Asked of the `cases` of each view: which calls run in none of them, whose result is read in none, and what depends on
 which call ends first (`Races`).
@@ -32,20 +32,20 @@ from .findings import Finding, listed
 from .order_cases import Bits, OrderCases, Refused, SeenCalls, views_of
 from .type_flow import path_of
 
-# Effects: what a call's write does to its place, and which of them come out the same in either order (SPEC R3.2).
+# Writes: which of them leave the same value in either order (SPEC R3.2).
 
 
 class How(Enum):
-    """What is done at a place."""
+    """The kind of a write."""
 
     SET = auto()
-    """What was there is replaced."""
+    """Replaces the value."""
     ADD = auto()
-    """A list gets more elements."""
+    """Adds elements to a list."""
     CONCAT = auto()
-    """A list or a text gets longer; which of the two is not known, or a text."""
+    """Makes a text longer, or a list: which of the two is not known."""
     JOIN = auto()
-    """An object gets keys, as far as is known others than those of the next one."""
+    """Adds keys to an object, presumably others than another call adds."""
 
 
 _HOW: Final = {
@@ -59,7 +59,7 @@ _COMMUTING: Final = (frozenset({How.ADD}), frozenset({How.ADD, How.CONCAT}), fro
 
 
 class PlaceWrite(NamedTuple):
-    """What one call does at one place, and the cases in which it does."""
+    """A call's write at one place, and the cases in which it happens."""
 
     call: int
     place: Reference
@@ -69,7 +69,7 @@ class PlaceWrite(NamedTuple):
     """The new value as JSON, where a model has written it."""
 
     def commutes(self, other: PlaceWrite, fold: Fold) -> bool:
-        """Whether both leave the same in either order; the order of elements does not matter."""
+        """Whether two writes leave the same value in either order; the order of elements does not matter."""
         upper, lower = (self, other) if len(self.place.key) <= len(other.place.key) else (other, self)
         if upper.place.key == lower.place.key:
             is_same = self.how is other.how is How.SET and self.value is not None and self.value == other.value
@@ -77,7 +77,7 @@ class PlaceWrite(NamedTuple):
         return not upper.changes(lower.place, fold)
 
     def changes(self, place: Reference, fold: Fold) -> bool:
-        """Whether another value may be read at an overlapping place afterwards."""
+        """Whether the write may change the value at an overlapping place."""
         depth = len(self.place.path)
         if self.how is How.SET or depth >= len(place.path):
             return True
@@ -85,15 +85,15 @@ class PlaceWrite(NamedTuple):
 
 
 def _is_element(place: Reference, depth: int, fold: Fold) -> bool:
-    """Whether a path leads through an element that a list of the context has, wherever more are added to it."""
+    """Whether a path leads through an element that a list of the context has already."""
     held, index = lookup(fold.root(place.kind), place.path[:depth]), place.path[depth]
     return isinstance(held, list) and isinstance(index, int) and index < len(held)
 
 
-# Races: what comes out differently by which call ends first (SPEC R3.6, R6.1, R6.4).
+# Races: calls that write one place while neither waits for the other, and calls that read what another may or may not
+# have written yet (SPEC R3.6, R6.1, R6.4).
 #
-# Calls that write one place while neither waits for the other, and calls that read what another may or may not have
-# written. Whether one has ended before the other starts is asked of the cases in which both run.
+# In each case in which both calls run, it is found whether one has ended before the other starts.
 
 
 Order = Mapping[int, Bits]
@@ -101,7 +101,7 @@ Order = Mapping[int, Bits]
 
 
 class _Meeting(NamedTuple):
-    """Two calls at one place, the first of which reads or writes there; and the cases in which both do."""
+    """Two calls at one place, the first of which reads or writes there, and the cases in which both do."""
 
     place: Reference
     calls: tuple[int, int]
@@ -143,7 +143,7 @@ class Races:
             yield _timing(index, place, sorted(writers))
 
     def _writes_of(self, call: Call, plan: CheckedPlan) -> Iterator[PlaceWrite]:
-        """What a call does at each place that it may write."""
+        """The writes of a call."""
         value = json.dumps(call.given, sort_keys=True) if call.given is not MISSING else None
         tool = plan.tools.get(call.tool)
         schema = tool.output_schema if tool is not None else None
@@ -157,7 +157,7 @@ class Races:
                 yield PlaceWrite(call.index, place, how, self._cases.chose(call.index, number), value)
 
     def _rivals(self) -> Iterator[_Meeting]:
-        """For each place the writes there and above it that may race."""
+        """Pairs of writes, at one place or one above the other, that may race."""
         at: dict[tuple[str, ...], list[PlaceWrite]] = defaultdict(list)
         for index in sorted(self._view.calls, key=self._view.position.__getitem__):
             for write in self._writes[index]:
@@ -189,7 +189,7 @@ class Races:
         return not is_on_top and self._read_by_own.overlap(own.place)
 
     def _open_reads(self) -> Iterator[_Meeting]:
-        """What calls read while another, listed after them and not waited for, writes it."""
+        """Pairs of a reader and a writer that is listed after it, for which the reader does not wait."""
         view = self._view
         for call in view.lanes[0].calls:
             for place, bits in dict.fromkeys(self._read(call)) if call.given is MISSING else ():
@@ -215,7 +215,7 @@ class Races:
         return self._view.calls[index].given is not MISSING
 
     def _asked(self, met: Iterable[int]) -> dict[int, Bits]:
-        """A bit for each of these calls, and for those that ones with a known result wait for."""
+        """Call -> a bit, for these calls and for those that ones with a known result wait for."""
         found, left = set[int](), [*met]
         while left:
             if (index := left.pop()) not in found:
@@ -243,7 +243,7 @@ class Races:
         return not meeting.is_read and any(self._is_at_once(one, later, order) for one, later in pairs)
 
     def _is_at_once(self, one: int, later: int, order: Order) -> bool:
-        """Whether a call with a known result waits for nothing that another one does not wait for."""
+        """Whether a call with a known result waits for nothing but what another one waits for."""
         is_beside = (one in self._view.own) == (later in self._view.own)
         return is_beside and self._is_known(one) and not order[one] & ~order[later] & ~self._known
 
@@ -278,14 +278,14 @@ def _timing(index: int, place: Reference, writers: Sequence[int]) -> Finding:
     return Finding("ACT104", why, tuple(sorted((index, *writers[: limits.ORDER_MOST_LISTED]))), remedy=remedy)
 
 
-# Switches: values of which each reader takes others, so that they decide which of these can run (SPEC R4.1).
+# Switches: values whose readers admit different ones, so that the value decides which readers run (SPEC R4.1).
 #
-# That is how a model writes `switch`: a call says which it is, and of several others each takes some of the answers, by
-# what its tool admits: an `enum`, a type, a range.
+# A model writes `switch` in this way: one call gives an answer, and each of several others admits some of the answers
+# by its tool: an `enum`, a type, a range.
 
 
 class _ReaderKind(NamedTuple):
-    """Readers of a value that take the same of it."""
+    """Readers of a value that admit the same values."""
 
     expression: Expression
     tool: str
@@ -293,12 +293,12 @@ class _ReaderKind(NamedTuple):
 
     @property
     def place(self) -> Reference:
-        """What is read if it is there."""
+        """The place that is read where it has a value."""
         return self.expression.alternatives[0][-1]
 
 
 def refusals_of(view: SeenCalls, tools: Mapping[str, Tool], algebra: Algebra) -> tuple[list[tuple[Refused, ...]], bool]:
-    """For each value that decides the ways it can: the readers that are refused; and whether these are all ways."""
+    """For each value that decides the sets of readers that may refuse it; and whether these are all sets."""
     values = defaultdict[Hashable, dict[_ReaderKind, list[int]]](lambda: defaultdict(list))
     for call in view.calls.values():
         for at, expression in call.reads if not call.is_thought and call.tool in tools else ():
@@ -323,7 +323,7 @@ def refusals_of(view: SeenCalls, tools: Mapping[str, Tool], algebra: Algebra) ->
 
 
 def _is_settled(view: SeenCalls, call: Call, expression: Expression) -> bool:
-    """Whether a call waits for all who write what it reads, so that another call that does so reads the same."""
+    """Whether a call waits for all writers of what it reads, so that other such calls read the same value."""
     for place in expression.references:
         lines = list(view.writers.lines(place))
         are_earlier = all(line.calls[-1] < call.index for line in lines)
@@ -334,7 +334,7 @@ def _is_settled(view: SeenCalls, call: Call, expression: Expression) -> bool:
 
 
 def _are_apart(one: _ReaderKind, other: _ReaderKind, taken: Mapping[_ReaderKind, Values], algebra: Algebra) -> bool:
-    """Whether no value is taken by both. A part of a value is there only where the value itself is."""
+    """Whether no value is admitted by both. A part of a value exists only where the value does."""
     several = {kind: len(kind.expression.alternatives) > 1 for kind in (one, other)}  # another is read where it is not
     upper, lower = sorted((one, other), key=lambda kind: (len(kind.place.path), not several[kind]))
     if lower.place.path[: len(upper.place.path)] != upper.place.path:
@@ -362,7 +362,7 @@ def _together(
 
 
 def order_findings(plan: CheckedPlan) -> Iterator[Finding]:
-    """The findings about the order of calls, with the instances that they hold in where that is not all of them."""
+    """The findings about the order of calls; each names its instances, where these are not all."""
     algebra = Algebra()
     holders: dict[Finding, list[str | None]] = {}
     running = Counter[int]()
@@ -412,7 +412,7 @@ def _reads(call: Call) -> bool:
 def _is_proved(
     index: int, view: SeenCalls, cases: OrderCases, plan: CheckedPlan, refusals: Sequence[Sequence[Refused]]
 ) -> bool:
-    """Whether a call that ran in no case can run in none at all: whatever it hangs on has been gone through."""
+    """Whether a call that ran in none of the cases can never run: all cases of what it waits for were tried."""
     alone = view.behind(index)
     for reader, call in alone.calls.items():
         for place in call.read:

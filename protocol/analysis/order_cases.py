@@ -1,12 +1,12 @@
-"""OrderCases: all the ways in which the calls that a lane sees can turn out (SPEC R4.4, R6.5, R6.6).
+"""Order cases: all the ways in which the calls that a lane sees can turn out (SPEC R4.4, R6.5, R6.6).
 
-A *case* is one choice for each call that chooses: the alternative it writes, a failure where others read something
-else then, and of a value whose readers take different ones, who takes it. Up to `limits.MOST_WORLDS` there are all of
-them, beyond that so many by a fixed seed. What is so in some cases is a set in the bits of a number, so one pass over
-the calls finds for all cases at once which calls run. Which calls have ended before another starts is found case by
-case, where it is asked.
+A *case* is one choice for each call that chooses: the alternative it writes, a failure where others then read something
+else, and for a value whose readers admit different ones, which of these readers get a value that they admit. There are
+all cases up to `limits.MOST_WORLDS`, and beyond that as many, drawn by a fixed seed. A set of cases is the bits of a
+number, so one pass over the calls finds for all cases at once which calls run. Which calls have ended before another
+starts is found case by case, where it is needed.
 
-The rules are those of `engine.readiness`, applied to sets of cases; a law holds the two against each other.
+The rules are those of the engine's readiness, applied to sets of cases; a law compares the two.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from ..state.fold import Fold
 
 # Lane views: the calls that a lane sees, its own and global ones, in the order in which they wait (SPEC R6.1, R10).
 #
-# Lanes that run the same calls by the same graph, and hold the same of what these read, are one view.
+# Lanes that run the same calls by the same graph, and hold values at the same places that these read, are one view.
 
 
 @dataclass(frozen=True, eq=False)
 class SeenCalls:
-    """What lanes see that run the same calls by the same graph: their own calls, and the global ones they meet."""
+    """The calls that lanes of one view see: their own, and the global ones that these wait for or share places with."""
 
     lanes: tuple[Lane, ...]
     calls: Mapping[int, Call]
@@ -50,7 +50,7 @@ class SeenCalls:
     fold: Fold
     """The context of the first of the lanes."""
     held: frozenset[Reference]
-    """What it holds of the places that are read."""
+    """The places that are read and that the context holds."""
     shared: Fold
 
     @cached_property
@@ -60,12 +60,12 @@ class SeenCalls:
 
     @cached_property
     def position(self) -> Mapping[int, int]:
-        """Call -> its place in an order in which each call stands after those it waits for."""
+        """Call -> its position in an order in which each call comes after those it waits for."""
         return {node: position for position, node in enumerate(node for nodes in self.nodes for node in nodes)}
 
     @cached_property
     def graph_of(self) -> Mapping[int, Graph]:
-        """Call -> the graph that says what it waits for."""
+        """Call -> the graph that has its waits."""
         return {
             node: graph for graph, nodes in zip(self.graphs, self.nodes, strict=True) for node in nodes if node >= 0
         }
@@ -75,7 +75,7 @@ class SeenCalls:
         return place in self.held if index in self.own else self.shared.exists(place)
 
     def behind(self, index: int) -> SeenCalls:
-        """The same with a call and all that it hangs on alone."""
+        """A view of one call and all that it waits for."""
         wanted, parts = {index}, list[tuple[int, ...]]()
         for graph, nodes in zip(reversed(self.graphs), reversed(self.nodes), strict=True):
             reached = graph.behind(wanted)
@@ -93,7 +93,7 @@ class SeenCalls:
 
 
 def views_of(plan: CheckedPlan) -> Iterator[SeenCalls]:
-    """What the lanes see, the global one first; lanes that hold the same of what is read are one view."""
+    """The views of a plan's lanes, that of the global one first."""
     context, lanes = plan.context, plan.lanes
     shared = lanes.get(None, Lane(None, (), Graph({})))
     order = {node: position for position, node in enumerate(shared.graph.in_order())}
@@ -121,14 +121,14 @@ def views_of(plan: CheckedPlan) -> Iterator[SeenCalls]:
 
 
 def _met(lane: Lane, graph: Graph, writers: Writers, known: Set[int]) -> set[int]:
-    """The global calls and barriers that the calls of a lane wait for or write and read beside, and all before them."""
+    """The global calls and barriers that calls of a lane wait for or share places with, and all before them."""
     places = {place for call in lane.calls for place in (*call.written, *lane.graph.waits.get(call.index, ()))}
     found = {call for place in places for line in writers.lines(place) for call in line.calls[: limits.MOST_RIVALS]}
     return graph.behind((found | lane.graph.awaited) & known)
 
 
 def _after(calls: Sequence[int], index: int) -> Sequence[int]:
-    """Of calls in the order listed the first few after one."""
+    """The first few calls of a list after one."""
     start = bisect_right(calls, index)
     return calls[start : start + limits.MOST_RIVALS]
 
@@ -138,14 +138,14 @@ _NEVER_FAILING: Final = (1 << limits.MOST_WORLDS // 8) - 1
 Bits = int
 """A set of cases, or of calls."""
 Refused = frozenset[int]
-"""The readers that do not take a value."""
+"""The readers that do not admit a value."""
 
 
 class OrderCases:
     """Who runs and who writes what in each case of a view."""
 
     def __init__(self, view: SeenCalls, refusals: Sequence[Sequence[Refused]] = (), *, is_exact: bool = True) -> None:
-        """`refusals` has the ways in which each value decides between its readers; `is_exact` if those are all."""
+        """`refusals` has for each value the sets of readers that may refuse it; `is_exact` if these are all sets."""
         self._view = view
         choosing = {index: len(call.alternatives) for index, call in view.calls.items() if len(call.alternatives) > 1}
         failing = list(_failing(view))
@@ -170,12 +170,12 @@ class OrderCases:
         self.without_failures: Bits = self.all & ~reduce(or_, self._failed.values(), 0)
         """The cases in which no call fails."""
         self.ran: dict[int, Bits] = {}
-        """Call -> the cases in which it is carried out."""
+        """Call -> the cases in which it runs."""
         self._there: dict[tuple[int, Reference], Bits] = {}
         self._run()
 
     def wrote(self, index: int, place: Reference) -> Bits:
-        """The cases in which a call writes at a place, above or below it; in `error`, in which it fails."""
+        """The cases in which a call writes at a place, above or below it, or fails where the place is in `error`."""
         if place.kind == ERROR:
             return self.ran[index] & self._failed.get(index, 0)
         groups = enumerate(self._view.calls[index].alternatives)
@@ -187,7 +187,7 @@ class OrderCases:
         return ran & self._chosen[index][number] if index in self._chosen else ran
 
     def taken(self, index: int, expression: Expression) -> list[Bits]:
-        """For each alternative of what a call reads the cases in which it is read (SPEC R6.5)."""
+        """The cases in which each alternative of an expression is read by a call (SPEC R6.5)."""
         found, left = [], self.all
         for group in expression.alternatives:
             there = reduce(and_, (self._there[index, place] for place in group))
@@ -196,7 +196,7 @@ class OrderCases:
         return found
 
     def before(self, case: int, asked: Mapping[int, Bits]) -> dict[int, Bits]:
-        """Call -> the calls asked for, by their bits, that have ended, or are skipped, in this case when it starts."""
+        """Call -> the calls of `asked` that have ended, or are skipped, when it starts in this case, as bits."""
         starts: dict[int, Bits] = {}
         ended: dict[int, Bits] = {}
         bit = 1 << case
@@ -215,8 +215,9 @@ class OrderCases:
         return starts
 
     def _timed(self, index: int, bit: Bits, settled: Mapping[Reference, Bits]) -> tuple[Bits, Bits | None]:
-        """What has ended when a call's parameters can be read, and, where it is skipped, when that is known (SPEC R6.5,
-        R6.6).
+        """The calls that have ended when a call's parameters can be read and, where it is skipped, when that is known.
+
+        The rules are SPEC R6.5 and R6.6.
         """
         start, skipped = 0, -1
         call = self._view.calls[index]
@@ -235,7 +236,7 @@ class OrderCases:
         return start, None if skipped == -1 else skipped
 
     def _run(self) -> None:
-        """Find out who runs, in the order of the graph."""
+        """Find out which calls run, in the order of the graph."""
         for graph, nodes in zip(self._view.graphs, self._view.nodes, strict=True):
             behind = _behind(graph)
             brought: dict[int, Bits] = {}
@@ -266,7 +267,7 @@ class OrderCases:
 
 
 def _failing(view: SeenCalls) -> Iterator[int]:
-    """The calls of which it matters that they may fail: something else is read then."""
+    """The calls whose failure matters, because others then read something else."""
     reads = [each for call in view.calls.values() for each in call.expressions]
     fallible = ReadPlaces(place for each in reads for group in each.alternatives[:-1] for place in group)
     is_told = any(place.kind == ERROR for each in reads for place in each.references)
@@ -277,7 +278,7 @@ def _failing(view: SeenCalls) -> Iterator[int]:
 
 
 def _behind(graph: Graph) -> dict[int, Reference]:
-    """Barrier -> a place whose writers stand before it."""
+    """Barrier -> a place whose writers it is for."""
     found: dict[int, Reference] = {}
     for places in chain(graph.waits.values(), graph.scopes.values()) if graph.barriers else ():
         for place, nodes in places.items():
@@ -289,7 +290,7 @@ def _behind(graph: Graph) -> dict[int, Reference]:
 
 
 def _divided(sizes: Sequence[int], number: int) -> Iterator[list[Bits]]:
-    """All cases divided by each choice, so that every combination occurs in one of them."""
+    """For each choice the cases of each option, so that every combination occurs in one case."""
     stride = 1
     for size in sizes:
         period = stride * size
@@ -299,7 +300,7 @@ def _divided(sizes: Sequence[int], number: int) -> Iterator[list[Bits]]:
 
 
 def _sampled(sizes: Sequence[int], dice: Callable[[], Bits]) -> Iterator[list[Bits]]:
-    """The same for so many choices that only some combinations are tried."""
+    """For each choice the cases of each option, drawn by chance where there are too many combinations."""
     for size in sizes:
         parts = [(1 << limits.MOST_WORLDS) - 1]
         while len(parts) < size:

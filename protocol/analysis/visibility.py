@@ -245,7 +245,7 @@ class ToolReach:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class RequestReach:
     """All that a request can lead to."""
 
     model: str | None
@@ -276,7 +276,7 @@ class Reach:
         return tuple(tool.tool for tool in self.tools if tool.takes or _covers(tool.sees, place))
 
 
-def reach_of(request: Request, code: Container[str] = ()) -> Reach:
+def reach_of(request: Request, code: Container[str] = ()) -> RequestReach:
     """All that a model can do by a request; `code` are the delegates that are code, and ask no model."""
     composed = compose(request)
     calls = composed["properties"]["calls"].get("items", {}).get("anyOf", ())
@@ -287,7 +287,7 @@ def reach_of(request: Request, code: Container[str] = ()) -> Reach:
     asking = _asking(request, tools, code)
     most_calls = limits.calls if tools else 0
     first = json.dumps([render(request), first_schema(request)], ensure_ascii=False, separators=(",", ":"))
-    return Reach(
+    return RequestReach(
         model=request.config.get("model"),
         tools=tools,
         calls=most_calls,

@@ -43,7 +43,7 @@ from .source import Source, optional_source_options
 
 if TYPE_CHECKING:
     from ...protocol import Finding, Plan
-    from ...protocol.analysis.visibility import Reach
+    from ...protocol.analysis.visibility import RequestReach
     from ..client.deployments import RunRefusal
 
 
@@ -241,7 +241,7 @@ def check(
     return COMPLETED
 
 
-def _sights(plan: Plan, path: str | None, reach: Reach | None) -> dict[str, Any] | None:
+def _sights(plan: Plan, path: str | None, reach: RequestReach | None) -> dict[str, Any] | None:
     from ...protocol import ExpressionError
     from ...protocol.analysis.visibility import who_sees
 
@@ -306,7 +306,7 @@ def _extent(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _plan_lines(plan: Plan, findings: Sequence[Finding], reach: Reach | None) -> Iterator[str]:
+def _plan_lines(plan: Plan, findings: Sequence[Finding], reach: RequestReach | None) -> Iterator[str]:
     if reach is not None:
         yield from reach_lines(reach.to_dict())
         yield from _promised_lines(plan)

@@ -49,7 +49,7 @@ from ..store.entries import LOOP
 from .rooms import agent
 
 if TYPE_CHECKING:
-    from ...protocol.analysis.visibility import Reach
+    from ...protocol.analysis.visibility import RequestReach
 
 
 L = TypeVar("L", bound=CheckedPlan)
@@ -121,7 +121,7 @@ class Checker:
             raise Rejected(problems)
         return replace(own, allow=allowed, approved=tuple(approved), operator=said, model=self._has_model)
 
-    def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
+    def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> RequestReach:
         """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
         from ...protocol.analysis.visibility import reach_of
 
