@@ -165,9 +165,9 @@ def places_of(path: Any) -> tuple[Reference, ...]:
 #
 # An unknown name gets the nearest known one. A tool declared as in another system gets the declaration of this one. A
 # parameter that its tool does not admit, because it is another system's template or lacks its dagger, gets the
-# reference that was meant; a template that does not parse gets the one that does. An unresolvable reference gets the path that
-# only lacks its dagger, the instance that holds it, the call that writes it in another instance or has a misspelt
-# output path or none, the nearest place that its reader sees, or what to add for it (see `Remedies`).
+# reference that was meant; a template that does not parse gets the one that does. An unresolvable reference gets the
+# path that only lacks its dagger, the instance that holds it, the call that writes it in another instance or has a
+# misspelt output path or none, the nearest place that its reader sees, or what to add for it (see `Remedies`).
 
 
 _OF_PROPERTIES: Final = frozenset({"ACT303", "ACT304", "ACT310"})
