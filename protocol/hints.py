@@ -261,10 +261,10 @@ class _Hints:
                     for read in cause.expression.references
                 )
             ):
-                said = error.get("error")
-                why = said.get("message") if isinstance(said, dict) and not message.get(TRUST) else None
-                told = f": {shortened(str(why))}" if why is not None else ""
-                return f"; {call.get('_tool')}, which was to write it, failed{told}"
+                cause_ = error.get("error")
+                why = cause_.get("message") if isinstance(cause_, dict) and not message.get(TRUST) else None
+                why_it_failed = f": {shortened(str(why))}" if why is not None else ""
+                return f"; {call.get('_tool')}, which was to write it, failed{why_it_failed}"
         return ""
 
     def _holder(self, expression: Expression, plan: CheckedPlan) -> str | None:

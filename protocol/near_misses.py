@@ -255,13 +255,13 @@ class NearMisses:
 
     def _whole(self, text: str) -> NearMiss | None:
         """The near miss of a text that is one place and nothing else."""
-        said, stripped = f"has the text {shortened(text)!r}", text.strip()
+        has_text, stripped = f"has the text {shortened(text)!r}", text.strip()
         blank = expression_in(stripped) if text[:1].isspace() else None
         if blank is not None:
-            return _slip("ACT301", f"{said}, and white space before the † makes it a text", str(blank))
+            return _slip("ACT301", f"{has_text}, and white space before the † makes it a text", str(blank))
         for patterns, is_sign in ((_TEMPLATES, True), *([(_BRACKETS, False)] if not self.is_certain else [])):
             if (name := named_by(stripped, patterns)) is not None:
-                why = f"{said}, which other systems replace by a value; here it stays a text"
+                why = f"{has_text}, which other systems replace by a value; here it stays a text"
                 if (meant := self.places.meant(name)) is not None:
                     return _slip("ACT302", why, str(meant)) if not self.is_shown(meant) else None
                 is_braced = "." in name or stripped.startswith(("{{", "${"))  # `$5` and `$HOME` are texts
@@ -269,7 +269,7 @@ class NearMisses:
                     return NearMiss("ACT302", why, "write a reference such as †state.user.name", None)
         meant = self.places.meant(stripped) if _BARE.fullmatch(stripped) else None
         if meant is not None and (not self.is_certain or self._is_path(stripped, meant)):
-            why = f"{said}, which names a place and has no †: it stays a text"
+            why = f"{has_text}, which names a place and has no †: it stays a text"
             return _slip("ACT301", why, str(meant))
         return None
 
@@ -327,17 +327,17 @@ class Literals:
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema if isinstance(schema, dict) else {}
-        self._said: dict[Path, _SchemaPart] = {}
+        self._parts: dict[Path, _SchemaPart] = {}
 
     def has(self, at: Path, text: str) -> bool:
         """Whether a text at a place is meant literally."""
-        said = self._at(
+        there = self._at(
             tuple(min(segment, limits.MOST_FIRST) if isinstance(segment, int) else segment for segment in at)
         )
-        return said.is_literal or text in said.listed
+        return there.is_literal or text in there.listed
 
     def _at(self, path: Path) -> _SchemaPart:
-        if path not in self._said:
+        if path not in self._parts:
             above = self._at(path[:-1]) if path else None
             if above is not None and (above.is_literal or not above.parts):
                 return above
@@ -349,8 +349,8 @@ class Literals:
             parts = parts_of(below, self._schema)
             values = [one for part in parts for one in (part.get("const"), *_list(part.get("enum")))]
             is_literal = any(part.get("_literal") is True for part in parts)
-            self._said[path] = _SchemaPart(parts, is_literal, {one for one in values if isinstance(one, str)})
-        return self._said[path]
+            self._parts[path] = _SchemaPart(parts, is_literal, {one for one in values if isinstance(one, str)})
+        return self._parts[path]
 
 
 class _SchemaPart(NamedTuple):

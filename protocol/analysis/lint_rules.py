@@ -229,8 +229,8 @@ def giver_of(plan: CheckedPlan, call: Call) -> str | None:
 
 def _limits_path(tool: Tool) -> str | None:
     """The keyword by which a tool restricts output paths."""
-    said = tool.document["properties"].get("_outputPath")
-    words = (word for part in conjuncts((said,), tool.document) for word in _LIMITING if word in part)
+    schema = tool.document["properties"].get("_outputPath")
+    words = (word for part in conjuncts((schema,), tool.document) for word in _LIMITING if word in part)
     return next(words, None)
 
 
@@ -478,7 +478,7 @@ def trust_findings(plan: CheckedPlan) -> Iterator[Finding]:
     def trust(call: Call) -> ToolTrust:
         return tool_trust_of(plan.trust, call.tool, call.runner.name)
 
-    if not any(said.effects for said in plan.trust.values()):
+    if not any(trust_.effects for trust_ in plan.trust.values()):
         return
     submission = plan.submission
     proof = Proof(plan.calls, submission.context, trust, is_template=submission.is_template)

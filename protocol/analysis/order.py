@@ -128,14 +128,14 @@ class Races:
             order = self._cases.before(case, self._bit)
             found.update(m for m in left if m.cases >> case & 1 and not self._is_ordered(m, order))
             left = [meeting for meeting in left if meeting not in found]
-        told = set[tuple[int, int]]()
+        named = set[tuple[int, int]]()
         racing, timed = defaultdict[Reference, set[int]](set), defaultdict[tuple[int, Reference], set[int]](set)
         for meeting in filter(found.__contains__, met):
             one, other = meeting.calls
             if meeting.is_read:
                 timed[one, meeting.place].add(other)
-            elif meeting.calls not in told:
-                told.add(meeting.calls)
+            elif meeting.calls not in named:
+                named.add(meeting.calls)
                 racing[meeting.place] |= {one, other}
         for place, calls in racing.items():
             yield _race(place, sorted(calls))
@@ -257,15 +257,15 @@ def _outermost(bits: Bits) -> Iterator[int]:
 
 
 def _race(place: Reference, calls: Sequence[int]) -> Finding:
-    said = f"calls {listed(calls)} write {place} and do not wait for each other"
+    what = f"calls {listed(calls)} write {place} and do not wait for each other"
     each = "each read what the one before it"
     if len(calls) == 2:
-        said = f"calls {calls[0]} and {calls[1]} both write {place} and neither waits for the other"
+        what = f"calls {calls[0]} and {calls[1]} both write {place} and neither waits for the other"
         each = f"call {calls[1]} read what call {calls[0]}"
     remedy = f"let {each} writes, or write to different places, or use _outputMethod push"
     return Finding(
         "ACT103",
-        f"race: {said}; the value of the one that ends last counts",
+        f"race: {what}; the value of the one that ends last counts",
         tuple(calls[: limits.ORDER_MOST_LISTED]),
         remedy=remedy,
     )

@@ -195,8 +195,8 @@ class OrderCases:
             left &= ~there
         return found
 
-    def before(self, case: int, asked: Mapping[int, Bits]) -> dict[int, Bits]:
-        """Call -> the calls of `asked` that have ended, or are skipped, when it starts in this case, as bits."""
+    def before(self, case: int, bits: Mapping[int, Bits]) -> dict[int, Bits]:
+        """Call -> the calls of `bits` that have ended, or are skipped, when it starts in this case, as bits."""
         starts: dict[int, Bits] = {}
         ended: dict[int, Bits] = {}
         bit = 1 << case
@@ -211,7 +211,7 @@ class OrderCases:
                 if skipped is None:
                     scoped = graph.scopes.get(node, {}).values()
                     start = reduce(or_, (ended.get(n, 0) for at in scoped for n in at), start)
-                starts[node], ended[node] = start, asked.get(node, 0) | (start if skipped is None else skipped)
+                starts[node], ended[node] = start, bits.get(node, 0) | (start if skipped is None else skipped)
         return starts
 
     def _timed(self, index: int, bit: Bits, settled: Mapping[Reference, Bits]) -> tuple[Bits, Bits | None]:

@@ -199,8 +199,8 @@ class DemandedShapes:
         wraps = in_list and call.method is Method.CONCAT
         own = [part for part in (declared, self._delegated(call)) if part is not None]
         places = ((place, (*place.path, *([0] if in_list else ()))) for place in chosen if place.path)
-        said = [part for place in places if (part := _said(*place, here)) is not None]
-        own += said if not joins and not (wraps and own) else []
+        of_kinds = [part for place in places if (part := _kind_schema(*place, here)) is not None]
+        own += of_kinds if not joins and not (wraps and own) else []
 
         def admits(value: Any) -> bool:
             whole = [value] if wraps and not (declared is not None and isinstance(value, list)) else value
@@ -215,7 +215,7 @@ class DemandedShapes:
             there = lookup(value, path)
             if there is not MISSING and (not demanded or (there != PLACEHOLDER and _fits(there, demanded))):
                 continue
-            also = [part for schema in (*own, *said) if (part := compiled(schema).excerpt_at(path)) is not None]
+            also = [part for schema in (*own, *of_kinds) if (part := compiled(schema).excerpt_at(path)) is not None]
             wishes = (self._example([*wished, *also], PLACEHOLDER) for wished in (demanded, demanded[:1], ()))
             wanted = (_put(copied(value), path, example) for example in wishes)
             value = next(filter(admits, wanted), value)
@@ -241,8 +241,11 @@ class DemandedShapes:
 
     def _is_set(self, call: Call, target: Reference, here: Fold) -> bool:
         """Whether no two elements of a list may be alike, for its kind or for who reads it."""
-        said = [_said(target, target.path, here), *(part for at, part in self._read(call, target) if at == target)]
-        return any(isinstance(part, dict) and part.get("uniqueItems") is True for part in said)
+        schemas = [
+            _kind_schema(target, target.path, here),
+            *(part for at, part in self._read(call, target) if at == target),
+        ]
+        return any(isinstance(part, dict) and part.get("uniqueItems") is True for part in schemas)
 
     def _needs(self, call: Call, chosen: Iterable[Reference], in_list: bool) -> Needs:
         """What readers take of a result (or of an element that it adds to a list) and what others write into it."""
@@ -301,7 +304,7 @@ def _bases(plan: CheckedPlan) -> dict[Key, dict[Path, str]]:
     return found
 
 
-def _said(place: Reference, path: Path, here: Fold) -> Any:
+def _kind_schema(place: Reference, path: Path, here: Fold) -> Any:
     """The part of the kind's schema for a path, or None."""
     schema = here.schema(place.kind)
     return compiled(schema).excerpt_at(path) if schema is not MISSING else None

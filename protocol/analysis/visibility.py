@@ -268,8 +268,8 @@ class RequestReach:
 
     def to_dict(self) -> dict[str, Any]:
         """The request's reach as data."""
-        said = {name: getattr(self, name) for name in ("model", "calls", "requests", "tokens", "money", "unenforced")}
-        return {**said, "tools": [tool.to_dict() for tool in self.tools], "first_request_bytes": self.first_bytes}
+        fields = {name: getattr(self, name) for name in ("model", "calls", "requests", "tokens", "money", "unenforced")}
+        return {**fields, "tools": [tool.to_dict() for tool in self.tools], "first_request_bytes": self.first_bytes}
 
     def passed(self, place: Reference) -> tuple[str, ...]:
         """The tools to which a model that sees the whole context may pass a value, as a parameter or by a scope."""
@@ -323,27 +323,27 @@ def _code(request: Request, tool: Tool, schema: Mapping[str, Any]) -> Iterator[t
     yield from ((Executor.ACTIVITY, name) for name in chosen["_activity"])
 
 
-def _texts(said: Any, composed: Any, pinned: Any) -> list[str] | None:
+def _texts(schema: Any, composed: Any, pinned: Any) -> list[str] | None:
     """The texts that a schema of one text, or of a list of texts, admits besides the pinned ones; None for any."""
-    named = _listing(composed)(said)
+    named = _listing(composed)(schema)
     return named if named is None else [*([pinned] if isinstance(pinned, str) else pinned or ()), *named]
 
 
 def _listing(composed: Any) -> Walk[list[str] | None]:
     """A walk that finds the texts that a part of a schema admits, where it plainly lists all of them."""
 
-    def listed(said: Any) -> list[str] | None:
-        if not isinstance(said, dict):
-            return [] if said is False else None
-        if "const" in said or "enum" in said:
-            values = [said["const"]] if "const" in said else said["enum"]
+    def listed(schema: Any) -> list[str] | None:
+        if not isinstance(schema, dict):
+            return [] if schema is False else None
+        if "const" in schema or "enum" in schema:
+            values = [schema["const"]] if "const" in schema else schema["enum"]
             texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
             return [text for text in texts if text is not None]
-        for keyword in filter(said.__contains__, ("anyOf", "oneOf")):
-            branches = list(map(walk, said[keyword]))
+        for keyword in filter(schema.__contains__, ("anyOf", "oneOf")):
+            branches = list(map(walk, schema[keyword]))
             if None not in branches:
                 return [text for branch in branches for text in branch or ()]
-        closer = [*said.get("allOf", ()), said.get("items"), referred(said.get("$ref"), composed)]
+        closer = [*schema.get("allOf", ()), schema.get("items"), referred(schema.get("$ref"), composed)]
         return next((named for part in closer if (named := walk(part)) is not None), None)
 
     walk = Walk(listed, cyclic=None)

@@ -83,8 +83,8 @@ class CheckedPlan:
     def trust(self) -> Mapping[str, ToolTrust]:
         """Tool, activity or delegate that calls name or may name -> its trust, where it has any (SPEC R16.1)."""
         names = dict.fromkeys((*(name for call in self.calls for name in (call.tool, call.runner.name)), *self.reach))
-        told = {name: ToolTrust.together(self._tool_trust_of(name)) for name in names}
-        return {name: said for name, said in told.items() if said}
+        trusts = {name: ToolTrust.together(self._tool_trust_of(name)) for name in names}
+        return {name: trust for name, trust in trusts.items() if trust}
 
     @property
     def refuses_untrusted(self) -> bool:
@@ -317,8 +317,8 @@ def _narrowed(declaration: Mapping[str, Any], definition: Mapping[str, Any]) -> 
     schema = input_schema(definition.get("context", ()))
     if isinstance(schema, Mapping):
         own = dict(narrowed.get("properties") or {})
-        for name, said in (schema.get("properties") or {}).items():
-            own[name] = _both(own.get(name, MISSING), said)
+        for name, part in (schema.get("properties") or {}).items():
+            own[name] = _both(own.get(name, MISSING), part)
         narrowed["properties"] = own
         if required := [*dict.fromkeys((*narrowed.get("required", ()), *schema.get("required", ())))]:
             narrowed["required"] = required
@@ -336,10 +336,10 @@ def _narrowed(declaration: Mapping[str, Any], definition: Mapping[str, Any]) -> 
     return narrowed
 
 
-def _both(own: Any, said: Any) -> Any:
+def _both(own: Any, other: Any) -> Any:
     """A schema that admits what both admit."""
-    if own in (MISSING, None, True, {}) or own == said:
-        return said
-    if said in (True, {}) or (isinstance(own, Mapping) and said in own.get("allOf", ())):
+    if own in (MISSING, None, True, {}) or own == other:
+        return other
+    if other in (True, {}) or (isinstance(own, Mapping) and other in own.get("allOf", ())):
         return own
-    return {"allOf": [own, said]}
+    return {"allOf": [own, other]}

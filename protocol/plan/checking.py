@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any
 
 from ..calls.call import (
     Call,
@@ -73,46 +73,6 @@ def read_calls(
 
 
 @dataclass
-class _Written:
-    """A call as it was written, with the properties that its tool's schema fills in."""
-
-    raw: Mapping[str, Any]
-    name: str
-    """The name of its tool; empty where the call has no usable shape."""
-    tool: Tool | None
-
-    @cached_property
-    def constants(self) -> Mapping[str, Any]:
-        """The properties that the tool's schema fills in."""
-        return self.tool.constants if self.tool is not None else {}
-
-    @cached_property
-    def properties(self) -> dict[str, Any]:
-        """All properties."""
-        return completed(self.raw, self.constants)
-
-    @cached_property
-    def problems(self) -> list[Problem]:
-        """Problems of its meta-properties."""
-        return list(meta_problems(self.properties))
-
-    @cached_property
-    def unusable(self) -> frozenset[str]:
-        """The meta-properties that have a problem, and are left out."""
-        return _told(self.problems)
-
-    def usable(self, index: int, runner: Runner, reads: Any) -> Call:
-        """The call without its unusable meta-properties."""
-        is_whole = self.name and not self.unusable
-        raw = self.raw if is_whole else {**_without(self.raw, self.unusable), "_tool": self.name}
-        return make_call(index, raw, _without(self.constants, self.unusable), runner, reads)
-
-    def held(self, call: Call) -> Mapping[str, Any]:
-        """The value that is validated: with stand-ins for expressions."""
-        return {**self.properties, **call.standing_in()} if self.unusable else call.standing_in()
-
-
-@dataclass
 class _Reader:
     """Reads the calls of a submission."""
 
@@ -139,18 +99,23 @@ class _Reader:
         reads, unparsed = read_expressions(raw, *at)
         if too_many := self._too_many(reads, at):
             reads, unparsed = (), too_many
-        name = "" if shapeless else raw["_tool"]
-        written = _Written(raw, name, None if shapeless else self.toolbox.tool(name))
-        runner, not_run = (_stand_in(name), ()) if shapeless else self._runner(written)
-        call = written.usable(index, runner, reads)
-        problems = [*written.problems, *not_run, *self._instance_problems(call), *self._latent_problems(call)]
+        name, tool = ("", None) if shapeless else (raw["_tool"], self.toolbox.tool(raw["_tool"]))
+        constants = tool.constants if tool is not None else {}
+        properties = completed(raw, constants)
+        problems = [*meta_problems(properties)]
+        unusable = _named_in(problems)
+        runner, not_run = (_stand_in(name), ()) if shapeless else self._runner(name, tool, properties)
+        usable = raw if name and not unusable else {**_without(raw, unusable), "_tool": name}
+        call = make_call(index, usable, _without(constants, unusable), runner, reads)
+        problems += [*not_run, *self._instance_problems(call), *self._latent_problems(call)]
         if not shapeless:
             problems += self.toolbox.refusals(name, runner)
-            problems += self._schema_problems(written.tool, runner, written.held(call), _told(problems))
+            held = {**properties, **call.standing_in()} if unusable else call.standing_in()
+            problems += self._schema_problems(tool, runner, held, _named_in(problems))
         found = [*shapeless, *unparsed, *alias_problems(raw, *at), *_placed(problems, raw, at)]
-        if "_instance" in written.unusable:  # wherever it belongs, it may write there; what it reads is not known
+        if "_instance" in unusable:  # wherever it belongs, it may write there; what it reads is not known
             call = replace(call, reads=(), scopes=())
-        return None if "_outputPath" in written.unusable else call, found
+        return None if "_outputPath" in unusable else call, found
 
     def _too_many(self, reads: Sequence[Read], at: Pointer) -> list[Problem]:
         """The problem of a call that reads too much."""
@@ -163,18 +128,18 @@ class _Reader:
         self.reads_left -= count
         return []
 
-    def _runner(self, written: _Written) -> tuple[Runner, Sequence[Problem]]:
+    def _runner(self, name: str, tool: Tool | None, properties: Mapping[str, Any]) -> tuple[Runner, Sequence[Problem]]:
         """Who runs a call (SPEC R4.2); where nothing does, a stand-in and the problems."""
-        if any(written.properties.get(key) is not None for key in ("_delegate", "_activity")):
-            return self._chosen(written)
-        if written.name not in self._by_tool:
-            self._by_tool[written.name] = self._chosen(written)
-        return self._by_tool[written.name]
+        if any(properties.get(key) is not None for key in ("_delegate", "_activity")):
+            return self._chosen(name, tool, properties)
+        if name not in self._by_tool:
+            self._by_tool[name] = self._chosen(name, tool, properties)
+        return self._by_tool[name]
 
-    def _chosen(self, written: _Written) -> tuple[Runner, Sequence[Problem]]:
+    def _chosen(self, name: str, tool: Tool | None, properties: Mapping[str, Any]) -> tuple[Runner, Sequence[Problem]]:
         """Look up who runs a call."""
-        name, delegate, activity = written.name, *map(written.properties.get, ("_delegate", "_activity"))
-        if written.tool is None and (not delegate or delegate == ANONYMOUS):
+        delegate, activity = map(properties.get, ("_delegate", "_activity"))
+        if tool is None and (not delegate or delegate == ANONYMOUS):
             cause = UnknownName(name, self.toolbox.names)
             is_delegate = self.toolbox.delegates is not None and name in self.toolbox.delegates
             remedy = (
@@ -185,7 +150,7 @@ class _Reader:
             return _stand_in(name), [Problem("/_tool", f"unknown tool {name!r}{remedy}", cause)]
         if not isinstance(delegate, str | None) or not isinstance(activity, str | None):
             return _stand_in(name), []
-        if unfit := list(self.toolbox.choice_problems(written.tool, written.properties)):
+        if unfit := list(self.toolbox.choice_problems(tool, properties)):
             return _stand_in(name), unfit
         try:
             return self.toolbox.runner(name, delegate, activity), []
@@ -193,9 +158,9 @@ class _Reader:
             return _stand_in(name), [Problem("/_delegate" if delegate else "/_activity", str(error), error.cause)]
 
     def _schema_problems(
-        self, tool: Tool | None, runner: Runner, held: Mapping[str, Any], told: frozenset[str]
+        self, tool: Tool | None, runner: Runner, held: Mapping[str, Any], known: frozenset[str]
     ) -> Iterator[Problem]:
-        """Problems by schemas, except of meta-properties that have other problems (`told`)."""
+        """Problems by schemas, except of meta-properties that have other problems (`known`)."""
         if self.work_left < 0:
             return
         self.work_left -= max(0, (tool.work(held) if tool is not None else 0) - FREE_WORK)
@@ -205,10 +170,10 @@ class _Reader:
         is_latent, strict_meta = runner.executor is Executor.LATENT, self.toolbox.strict_meta
         found = tool.problems(held, lenient=True, strict_meta=strict_meta, is_latent=is_latent) if tool else []
         found = [one if one.pointer else replace(one, message=f"{tool.name}: {one.message}") for one in found if tool]
-        unfit = _told(found)
+        unfit = _named_in(found)
         pinned = self.toolbox.pin_problems(tool, runner, held)
-        found += [problem for problem in pinned if not _told([problem]) & unfit]
-        yield from (problem for problem in found if not _told([problem]) & told)
+        found += [problem for problem in pinned if not _named_in([problem]) & unfit]
+        yield from (problem for problem in found if not _named_in([problem]) & known)
 
     def _instance_problems(self, call: Call) -> Iterator[Problem]:
         """Problems of a call's instance, which must occur in the context (SPEC R10.1)."""
@@ -241,7 +206,7 @@ def _stand_in(name: str) -> Runner:
     return Runner(Executor.ACTIVITY, name)
 
 
-def _told(problems: Collection[Problem]) -> frozenset[str]:
+def _named_in(problems: Collection[Problem]) -> frozenset[str]:
     """The meta-properties that problems of a completed call point at."""
     if not problems:
         return frozenset()
@@ -339,8 +304,7 @@ def check_calls(
     """
     toolbox = toolbox_of(submission, known)
     limits = known.limits
-    where: _Where = {"instances": submission.instances, "is_template": submission.is_template}
-    is_in_loop = submission.is_in_loop
+    instances, is_template, is_in_loop = submission.instances, submission.is_template, submission.is_in_loop
     calls, call_problems, paths_are_known = read_calls(submission, toolbox, limits)
     problems += call_problems
     problems += _bare_problems(submission, known)
@@ -358,15 +322,22 @@ def check_calls(
     if not submission.is_whole or not paths_are_known:
         # Without these messages, or with a call that may write anywhere, the graph would be another one.
         raise Rejected(_ordered(problems))
-    if (size := runs(calls, **where)) > limits.calls:
+    if (size := runs(calls, instances=instances, is_template=is_template)) > limits.calls:
         raise Rejected(
             _ordered([*problems, Problem("", exceeded(f"{size} calls over all instances", limits, "calls"))])
         )
     context = Context.trusted(submission.context)
-    is_partial = submission.config.get("partial") is True
-    lanes, obstacles = lay_out(calls, context, is_partial=is_partial, is_in_loop=is_in_loop, begun=begun, **where)
+    lanes, obstacles = lay_out(
+        calls,
+        context,
+        instances=instances,
+        is_template=is_template,
+        is_partial=submission.config.get("partial") is True,
+        is_in_loop=is_in_loop,
+        begun=begun,
+    )
     problems += [_obstacle_problem(obstacle, submission) for obstacle in obstacles]
-    writing = _writing(calls, begun)
+    writing = (*calls, *(begun or {}).get(None, ()))
     problems += output_problems(submission.output, context, writing, "solution", "output", is_in_loop=is_in_loop)
     behind_declared = {call.runner.name for call in calls if call.tool in submission.tools}
     layout = CheckedPlan(
@@ -526,17 +497,6 @@ def unawaited_problems(submission: Submission, calls: Iterable[Call]) -> Iterato
         text = unawaited_problem(call, submission.delegates, is_request=is_request)
         if text is not None:
             yield Problem(pointer(*submission.place(call.index)), text)
-
-
-def _writing(calls: Iterable[Call], begun: Mapping[str | None, Sequence[Call]] | None) -> Iterator[Call]:
-    """The calls that may write what a global reader reads."""
-    yield from calls
-    yield from (begun or {}).get(None, ())
-
-
-class _Where(TypedDict):
-    instances: tuple[str, ...]
-    is_template: bool
 
 
 def _obstacle_problem(obstacle: Unresolvable | Cycle, submission: Submission) -> Problem:

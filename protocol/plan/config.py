@@ -181,8 +181,8 @@ class Meta:
 
 def advisors_of(context: Iterable[Message]) -> tuple[Advisor, ...]:
     """The advisors that a valid request asks; the last message of an id counts."""
-    asked = (message for message in context if is_asked(message))
-    found = {m["id"]: Advisor(m["id"], _text(m.get("role")), m.get("schema") or {}) for m in asked}
+    advisors = (message for message in context if is_asked(message))
+    found = {m["id"]: Advisor(m["id"], _text(m.get("role")), m.get("schema") or {}) for m in advisors}
     return tuple(found.values())
 
 

@@ -160,8 +160,8 @@ class Algebra:
         """The objects that have one of these values at a key; without a key the lists that hold one."""
         if (values, key) not in self._around:
             part, outer = values.schema.to_json_schema(), of_types(["array" if key is None else "object"])
-            said = {"contains": part} if key is None else {"properties": {key: part}, "required": [key]}
-            self._around[values, key] = self.both(outer, self.made_of(said))
+            schema = {"contains": part} if key is None else {"properties": {key: part}, "required": [key]}
+            self._around[values, key] = self.both(outer, self.made_of(schema))
         return self._around[values, key]
 
     def _may_fit(self, given: Values, wanted: Values) -> bool:

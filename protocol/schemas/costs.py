@@ -218,8 +218,8 @@ def _with_distinct(levels: Sequence[int], lists: Sequence[int]) -> list[int]:
     Such a list is gone through with all that is in it: each part once for each list around it.
     """
     depth = limits.COSTS_LEVELS if lists[-1] else max(len(levels), len(lists) + 1)
-    own, asked = ([*chain(given, repeat(given[-1], depth - len(given)))] for given in (levels, lists))
-    around = accumulate(asked, initial=0)
+    own, wanted = ([*chain(given, repeat(given[-1], depth - len(given)))] for given in (levels, lists))
+    around = accumulate(wanted, initial=0)
     return [
         min(limits.COSTS_MOST, units + limits.UNITS_PER_DISTINCT * many)
         for units, many in zip(own, around, strict=False)

@@ -207,8 +207,8 @@ class Checker:
                 return []
             errors = self.errors(value, is_secret=known is not None)
         except ValueError as error:
-            told = shortened(str(error)) if known is None else type(error).__name__
-            return [Problem(pointer(*at), f"the value is not a JSON value: {told}")]
+            why = shortened(str(error)) if known is None else type(error).__name__
+            return [Problem(pointer(*at), f"the value is not a JSON value: {why}")]
         if not errors:
             return [Problem(pointer(*at), "the value does not fit the schema")]
         return as_problems(errors, *at, known=known)
@@ -288,9 +288,9 @@ def as_problems(errors: Iterable[ValidationError], *at: str | int, known: Known 
         path = error.instance_path
         named = {*known, *(name for keyword, name in pairwise(error.schema_path) if keyword == "properties")}
         shown = (isinstance(key, int) or key in named for key in path)
-        told = path[: sum(takewhile(bool, shown))]
-        below = "" if len(told) == len(path) else "below it, "
-        problems.add(Problem(pointer(*at, *told), shortened(below + _redacted(error, known))))
+        named_path = path[: sum(takewhile(bool, shown))]
+        below = "" if len(named_path) == len(path) else "below it, "
+        problems.add(Problem(pointer(*at, *named_path), shortened(below + _redacted(error, known))))
     return sorted(problems)
 
 
@@ -310,7 +310,7 @@ def _redacted(error: ValidationError, known: Collection[object]) -> str:
 # `not`, …), about a value that holds one, or an `if` about such a value led to it. A template is replaced by an empty
 # text, and only its errors that hold for every text count. The rest is left to the check before the call runs.
 
-Said = tuple[Checker, ...] | Problem
+CheckersAt = tuple[Checker, ...] | Problem
 """The checkers for a place in a value, or the problem where nothing is admitted there."""
 _LOOKING_DEEPER: Final = tuple(
     getattr(ValidationErrorKind, name)
@@ -324,8 +324,10 @@ _INSIDE: Final = _LEFT_OVER | {
 """Keywords for the values inside an object or a list."""
 
 
-def lenient_problems(checker: Checker, value: Any, said_at: Callable[[Path], Said], *at: str | int) -> list[Problem]:
-    """The problems of a value that are certain; `said_at` finds the checkers for a place in it."""
+def lenient_problems(
+    checker: Checker, value: Any, checkers_at: Callable[[Path], CheckersAt], *at: str | int
+) -> list[Problem]:
+    """The problems of a value that are certain; `checkers_at` finds the checkers for a place in it."""
     known = _known(value)
     units = checker.work.of(known)
     if units > MOST_WORK_AT_SUBMISSION:
@@ -338,7 +340,7 @@ def lenient_problems(checker: Checker, value: Any, said_at: Callable[[Path], Sai
         if checker.is_valid(known):
             return []
         if holds_expression(value):
-            errors = [error for error in checker.errors(known) if _is_certain(error, value, said_at)]
+            errors = [error for error in checker.errors(known) if _is_certain(error, value, checkers_at)]
             about = [lookup(value, tuple(error.instance_path)) for error in errors]
             plain = [error for error, part in zip(errors, about, strict=True) if not isinstance(part, Template)]
             texts = {
@@ -348,17 +350,17 @@ def lenient_problems(checker: Checker, value: Any, said_at: Callable[[Path], Sai
             }
             return sorted([*as_problems(plain, *at), *(Problem(at, _no_text(part)) for at, part in texts.items())])
     except ValueError:
-        pass  # said below
+        pass  # `problems` says so
     return checker.problems(known, *at)
 
 
 def _no_text(template: Template) -> str:
     """The message for a template where no text is admitted."""
-    said = "a template is a text, and no text is admitted here"
+    message = "a template is a text, and no text is admitted here"
     match template.parts:
         case [Expression() as expression]:
-            return f"{said}: write {expression} for the value itself"
-    return said
+            return f"{message}: write {expression} for the value itself"
+    return message
 
 
 def holds_expression(value: Any) -> bool:
@@ -377,7 +379,7 @@ def _known(value: Any) -> Any:
     return [_known(item) for item in value] if isinstance(value, list) else value
 
 
-def _is_certain(error: ValidationError, value: Any, said_at: Callable[[Path], Said]) -> bool:
+def _is_certain(error: ValidationError, value: Any, checkers_at: Callable[[Path], CheckersAt]) -> bool:
     """Whether an error remains whatever the expressions in a value are."""
     place = tuple(error.instance_path)
     about = lookup(value, place)
@@ -385,10 +387,10 @@ def _is_certain(error: ValidationError, value: Any, said_at: Callable[[Path], Sa
         return False
     match error.kind:
         case ValidationErrorKind.AnyOf(branches) | ValidationErrorKind.OneOfNotValid(branches):
-            return all(any(_is_certain(inner, value, said_at) for inner in branch) for branch in branches)
+            return all(any(_is_certain(inner, value, checkers_at) for inner in branch) for branch in branches)
         case ValidationErrorKind.UnevaluatedProperties() | ValidationErrorKind.UnevaluatedItems():
             keys: Any = about if isinstance(about, dict) else range(len(about))
-            return any(_is_refused(about[key], said_at((*place, key))) for key in keys)
+            return any(_is_refused(about[key], checkers_at((*place, key))) for key in keys)
         case ValidationErrorKind.FalseSchema():
             return not (_LEFT_OVER.intersection(error.schema_path[-1:]) and holds_expression(about))
     if isinstance(about, Template):
@@ -396,11 +398,11 @@ def _is_certain(error: ValidationError, value: Any, said_at: Callable[[Path], Sa
     return not (holds_expression(about) if isinstance(error.kind, _LOOKING_DEEPER) else isinstance(about, Expression))
 
 
-def _is_refused(value: Any, said: Said) -> bool:
+def _is_refused(value: Any, checkers: CheckersAt) -> bool:
     """Whether a value is refused whatever its expressions are."""
-    if isinstance(said, Problem):
+    if isinstance(checkers, Problem):
         return True
-    return not holds_expression(value) and not all(checker.is_valid(value) for checker in said)
+    return not holds_expression(value) and not all(checker.is_valid(value) for checker in checkers)
 
 
 def _is_reached(error: ValidationError, value: Any) -> bool:
@@ -450,7 +452,7 @@ class CompiledSchema:
             raise schema_error(error) from None
         self._places = {id(part): place for place, part in reached}
         self._checker = cache(self._whole.at)
-        self._said_at = lru_cache(maxsize=limits.PATHS_KEPT)(self._looked_up)
+        self._checkers_at = lru_cache(maxsize=limits.PATHS_KEPT)(self._looked_up)
         self.admits = lru_cache(maxsize=limits.PATHS_KEPT)(self._admits)
 
     def problems(self, value: Any, *at: str | int, lenient: bool = False, known: Known = None) -> list[Problem]:
@@ -459,16 +461,16 @@ class CompiledSchema:
         With `lenient`, expressions inside the value stand for any value.
         """
         if lenient:
-            return lenient_problems(self._whole, value, self._said_at, *at)
+            return lenient_problems(self._whole, value, self._checkers_at, *at)
         return self._whole.problems(value, *at, known=known)
 
     def problems_at(self, path: Path, value: Any, *at: str | int, known: Known = None) -> list[Problem]:
         """The problems of a value at a path inside a value of the schema."""
-        said = self._said_at(path)
-        if isinstance(said, Problem):
-            is_above = pointer(*at).startswith(said.pointer)
-            return [Problem(said.pointer if is_above else pointer(*at), said.message)]
-        return sorted({problem for checker in said for problem in checker.problems(value, *at, known=known)})
+        checkers = self._checkers_at(path)
+        if isinstance(checkers, Problem):
+            is_above = pointer(*at).startswith(checkers.pointer)
+            return [Problem(checkers.pointer if is_above else pointer(*at), checkers.message)]
+        return sorted({problem for checker in checkers for problem in checker.problems(value, *at, known=known)})
 
     def checker(self, place: Path) -> Checker:
         """The checker for a place of the document."""
@@ -485,17 +487,17 @@ class CompiledSchema:
     def excerpt_at(self, path: Path) -> dict[str, Any] | None:
         """The part of the schema for a path, as a schema of its own; None where it has none."""
         parts = self.parts_at(path)
-        said = [part for part in parts if isinstance(part, dict) and part]
-        if not said or False in parts:
+        objects = [part for part in parts if isinstance(part, dict) and part]
+        if not objects or False in parts:
             return None
-        return excerpt(all_of(said), self.document)
+        return excerpt(all_of(objects), self.document)
 
     def _admits(self, path: Path, type_: str) -> bool:
         """Whether the types in the schema admit a value of a type at a path."""
-        is_closed = isinstance(self._said_at(path), Problem)
+        is_closed = isinstance(self._checkers_at(path), Problem)
         return not is_closed and all(admits_type(part, type_) for part in self.parts(path))
 
-    def _looked_up(self, path: Path) -> Said:
+    def _looked_up(self, path: Path) -> CheckersAt:
         for length, segment in enumerate(path):
             types = ("array", "object") if isinstance(segment, int) else ("object",)
             if not all(admits_type(part, *types) for part in self.parts(path[:length])):

@@ -119,17 +119,17 @@ def applied(schemas: Iterable[Any], root: Any) -> list[dict[str, Any]]:
     return [part for part in together(schemas, root, *IN_PLACE) if isinstance(part, dict)]
 
 
-def all_of(said: Sequence[Any]) -> Any:
+def all_of(schemas: Sequence[Any]) -> Any:
     """One schema for several; a single one is returned unchanged."""
-    return said[0] if len(said) == 1 else {"allOf": [*said]}
+    return schemas[0] if len(schemas) == 1 else {"allOf": [*schemas]}
 
 
 def properties_in(parts: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Property -> its schemas in the parts of a place, in order."""
     found: dict[str, list[Any]] = {}
     for part in parts:
-        for name, said in part.get("properties", {}).items():
-            found.setdefault(name, []).append(said)
+        for name, schema in part.get("properties", {}).items():
+            found.setdefault(name, []).append(schema)
     return found
 
 
@@ -478,7 +478,7 @@ def _below(schema: Schema, segment: str | int) -> list[Schema]:
     named = [schema["properties"][key]] if key in schema.get("properties", ()) else []
     for pattern, below in schema.get("patternProperties", {}).items():
         is_match = matches(pattern, key)
-        if is_match is not False:  # of a name on which a pattern is given up it is unknown what is said
+        if is_match is not False:  # of a name on which a pattern is given up the schemas are unknown
             named.append(below if is_match else False)
     return named or _given("additionalProperties", schema)
 
@@ -543,10 +543,10 @@ def _translate(part: dict[str, Any], number: int, document: Any) -> None:
         first = part.pop("items")
         part |= {"prefixItems": first} if first else {}
         part |= {"items": rest} if rest is not None else {}
-    if isinstance(said := part.get("dependencies"), dict):
+    if isinstance(dependencies := part.get("dependencies"), dict):
         del part["dependencies"]
-        names = {name: one for name, one in said.items() if isinstance(one, list)}
-        schemas = {name: one for name, one in said.items() if not isinstance(one, list)}
+        names = {name: one for name, one in dependencies.items() if isinstance(one, list)}
+        schemas = {name: one for name, one in dependencies.items() if not isinstance(one, list)}
         part |= {"dependentRequired": names} if names else {}
         part |= {"dependentSchemas": schemas} if schemas else {}
 
