@@ -435,7 +435,7 @@ Calls = Mapping[LaneOfCalls, set[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class LaneGraphs:
+class LaneWaits:
     """The graphs of one lane."""
 
     instance: LaneOfCalls
@@ -460,7 +460,7 @@ class LaneGraphs:
 
 
 def behind(
-    lanes: Sequence[LaneGraphs], start: Calls, among: Calls, gathers: Collection[int]
+    lanes: Sequence[LaneWaits], start: Calls, among: Calls, gathers: Collection[int]
 ) -> dict[LaneOfCalls, set[int]]:
     """The calls of `start`, and those `among` others that wait for them.
 
@@ -496,7 +496,7 @@ class RetryExtent:
 class RetryReach:
     """Finds which calls follow where some calls run again."""
 
-    lanes: Sequence[LaneGraphs]
+    lanes: Sequence[LaneWaits]
     """All lanes, the global one first."""
     gathers: Collection[int]
     """The calls that read in every instance."""

@@ -32,7 +32,7 @@ from acts_celery.protocol.engine.events import (
     effective_events,
 )
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.plan.waits import LaneGraphs
+from acts_celery.protocol.plan.waits import LaneWaits
 from acts_celery.protocol.state.fold import Fold
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
@@ -250,13 +250,13 @@ class Driver:
         is_kept = call in keeping[lane] and entry.outcome.index != call and entry.outcome.status is not Status.FAILED
         return call not in undone[lane] or is_kept
 
-    def joins(self) -> list[LaneGraphs]:
+    def joins(self) -> list[LaneWaits]:
         """How the lanes hang together, the global one first."""
         found = {
-            lane.instance: LaneGraphs(lane.instance, [lane.graph], [lane.gathers] if lane.gathers else [])
+            lane.instance: LaneWaits(lane.instance, [lane.graph], [lane.gathers] if lane.gathers else [])
             for lane in self._plan.lanes.values()
         }
-        return [found.pop(None, LaneGraphs(None, [])), *found.values()]
+        return [found.pop(None, LaneWaits(None, [])), *found.values()]
 
     def _gathered(self, call: Call) -> dict[str, Fold] | None:
         """The values of all instances, once each has settled what a gather call reads."""

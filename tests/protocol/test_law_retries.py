@@ -25,7 +25,7 @@ from acts_celery.protocol.calls.tools import GRANTED, PLAIN
 from acts_celery.protocol.engine.events import FINAL, Failure, FanOut, FanOutBegun, Outcome, Start, Status, Success
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.waits import LaneGraphs, RetryReach
+from acts_celery.protocol.plan.waits import LaneWaits, RetryReach
 from acts_celery.protocol.state.fold import Fold
 
 from . import naive
@@ -246,7 +246,7 @@ class Case:
         """
         everything = {call.index: call.raw for call in self.plan.calls}
         for lane in self.plan.lanes.values():
-            joins = LaneGraphs(lane.instance, [lane.graph])
+            joins = LaneWaits(lane.instance, [lane.graph])
             for index, raw in everything.items():
                 later = joins.within({index}, {call.index for call in lane.calls})
                 places = [at for other in later for at in written(everything[other])]

@@ -22,7 +22,7 @@ from ...protocol.calls.call import call_of
 from ...protocol.engine.events import CallsUndone, Outcome, Status, Success
 from ...protocol.limits import one_message_problems
 from ...protocol.plan.graph import Graph
-from ...protocol.plan.waits import Gathers, LaneGraphs, RetryReach, Waits
+from ...protocol.plan.waits import Gathers, LaneWaits, RetryReach, Waits
 from ...protocol.state.operations import read_operation
 from .. import limits
 from ..backoff import batches
@@ -259,13 +259,13 @@ class _LaneGraphs:
         self._over: dict[tuple[bytes, ...], Graph] = {}
         """The graph over all records of a lane, by these."""
 
-    def of(self, lane: LaneState) -> LaneGraphs:
+    def of(self, lane: LaneState) -> LaneWaits:
         """Make the graphs of a lane."""
         found = [self._read(record, lane.instance) for record in lane.records or [LaneRecord()]]
         if len(self._view.state.shared.records) > 1 and self._view.definition.request is None:
             found.append((self._read_all(lane), None))
         gathers = [gathers for _, gathers in found if gathers is not None]
-        return LaneGraphs(lane.instance, [graph for graph, _ in found], gathers)
+        return LaneWaits(lane.instance, [graph for graph, _ in found], gathers)
 
     def _read(self, record: LaneRecord, instance: str | None) -> tuple[Graph, Gathers | None]:
         view, definition = self._view, self._view.definition

@@ -8,7 +8,7 @@ from typing import Any
 
 from acts_celery.protocol import Conflict, Context, Plan
 from acts_celery.protocol.engine.events import Failure, Start, Status, Success
-from acts_celery.protocol.plan.waits import LaneGraphs, RetryReach
+from acts_celery.protocol.plan.waits import LaneWaits, RetryReach
 
 from .log import DATE, Lane, Log, Result, standing
 from .process import Process, Task
@@ -188,10 +188,10 @@ class World:
         return True
 
     @property
-    def _joins(self) -> list[LaneGraphs]:
+    def _joins(self) -> list[LaneWaits]:
         """How the lanes hang together, the global one first."""
         graphs = {lane: [self.plan.lanes[lane].graph] if lane in self.plan.lanes else [] for lane in self.log.journals}
-        return [LaneGraphs(lane, graph) for lane, graph in graphs.items()]
+        return [LaneWaits(lane, graph) for lane, graph in graphs.items()]
 
     def _indexes(self, lane: Lane) -> list[int]:
         return [call.index for call in self.plan.lanes[lane].calls] if lane in self.plan.lanes else []
