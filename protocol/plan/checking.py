@@ -304,7 +304,8 @@ def check_calls(
     """
     toolbox = toolbox_of(submission, known)
     limits = known.limits
-    instances, is_template, is_in_loop = submission.instances, submission.is_template, submission.is_in_loop
+    where: dict[str, Any] = {"instances": submission.instances, "is_template": submission.is_template}
+    is_in_loop = submission.is_in_loop
     calls, call_problems, paths_are_known = read_calls(submission, toolbox, limits)
     problems += call_problems
     problems += _bare_problems(submission, known)
@@ -322,20 +323,13 @@ def check_calls(
     if not submission.is_whole or not paths_are_known:
         # Without these messages, or with a call that may write anywhere, the graph would be another one.
         raise Rejected(_ordered(problems))
-    if (size := runs(calls, instances=instances, is_template=is_template)) > limits.calls:
+    if (size := runs(calls, **where)) > limits.calls:
         raise Rejected(
             _ordered([*problems, Problem("", exceeded(f"{size} calls over all instances", limits, "calls"))])
         )
     context = Context.trusted(submission.context)
-    lanes, obstacles = lay_out(
-        calls,
-        context,
-        instances=instances,
-        is_template=is_template,
-        is_partial=submission.config.get("partial") is True,
-        is_in_loop=is_in_loop,
-        begun=begun,
-    )
+    is_partial = submission.config.get("partial") is True
+    lanes, obstacles = lay_out(calls, context, is_partial=is_partial, is_in_loop=is_in_loop, begun=begun, **where)
     problems += [_obstacle_problem(obstacle, submission) for obstacle in obstacles]
     writing = (*calls, *(begun or {}).get(None, ()))
     problems += output_problems(submission.output, context, writing, "solution", "output", is_in_loop=is_in_loop)
