@@ -317,17 +317,15 @@ class Models:
         for place, each in enumerate(models):
             try:
                 verify_fits(request, each)
-                found.append(self._candidate(each, is_fallback=place > 0))
             except ContextTooLong as error:
                 refused.append(error)
+                continue
+            if each not in self._made:
+                self._made[each] = make_model(each, self._registry, self._on_thread, self._bounds)
+            found.append(Candidate(self._made[each], each.name, place > 0, each))
         if not found:
             raise refused[0]
         return found
-
-    def _candidate(self, configured: ConfiguredModel, *, is_fallback: bool) -> Candidate:
-        if configured not in self._made:
-            self._made[configured] = make_model(configured, self._registry, self._on_thread, self._bounds)
-        return Candidate(self._made[configured], configured.name, is_fallback, configured)
 
 
 def verify_models(settings: Settings, registry: Registry) -> None:

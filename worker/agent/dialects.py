@@ -33,7 +33,7 @@ Part = Mapping[str, Any]
 
 TEXT: Final = "text/plain"
 ASK: Final = {"role": "user", "content": "Answer now."}
-"""Where nothing is said by a user: providers refuse that, or leave out the system message with it."""
+"""The message of a user where there is none: providers refuse that, or leave out the system message with it."""
 _PLAIN: Final = {"role", "content"}
 _SYSTEM_ROLES: Final = ("system", "developer")
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[\w.+-]+)*;base64,(.*)", re.ASCII | re.DOTALL)
@@ -194,21 +194,21 @@ class OpenAIChat(Dialect):
     refusable = REFUSABLE
 
     def take(self, answer: StreamedAnswer, chunk: Mapping[str, Any], *, streams: bool) -> str:
-        """Take in a chunk. What a server leaves out, or fills with something else, counts as not said."""
+        """Take in a chunk. What a server leaves out, or fills with something else, is missing."""
         answer.note_model(chunk.get("model"))
         answer.usage = _openai_usage(chunk.get("usage")) or answer.usage
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
         if isinstance(choice.get("finish_reason"), str):
             answer.finish = choice["finish_reason"]
-        said = choice.get("delta" if streams else "message")
-        if not isinstance(said, dict):
+        message = choice.get("delta" if streams else "message")
+        if not isinstance(message, dict):
             return ""
-        if isinstance(said.get("refusal"), str):
-            answer.refusal += said["refusal"]
-        answer.keep(of_message(said))
-        text = answer.add(said.get("content"))
-        calls = said.get("tool_calls")
+        if isinstance(message.get("refusal"), str):
+            answer.refusal += message["refusal"]
+        answer.keep(of_message(message))
+        text = answer.add(message.get("content"))
+        calls = message.get("tool_calls")
         pieces = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
         return text + "".join(answer.take_call(_openai_piece(piece, streams=streams)) for piece in pieces)
 
@@ -274,9 +274,9 @@ def _openai_usage(usage: Any) -> Usage | None:
 
 # Turns: a conversation as Anthropic's Messages take it, with the marks up to which it is cached (SPEC R12.6).
 #
-# Calls and their results are blocks there: the results stand first in the turn of the user that follows the calls, all
-# of them. What is sent again is billed at a tenth where a mark says so: one stands behind tools and system, one at the
-# end of what was sent for the tick before, one at the end, which the next tick begins with. Four are allowed.
+# Calls and their results are blocks there: all results come first in the user's turn that follows the calls. A prefix
+# that is sent again is billed at a tenth where a mark ends it: one mark is behind tools and system, one at the end of
+# the messages of the tick before, one at the end, with which the next tick begins. Four are allowed.
 
 Block = dict[str, Any]
 Turn = dict[str, Any]
@@ -357,7 +357,7 @@ class AnthropicMessages(Dialect):
     settings = ("temperature", "top_p", "stop", "reasoning_effort")
 
     def take(self, answer: StreamedAnswer, chunk: Mapping[str, Any], *, streams: bool) -> str:
-        """Take in an event. What a server leaves out, or fills with something else, counts as not said."""
+        """Take in an event. What a server leaves out, or fills with something else, is missing."""
         if not streams:
             return self._whole(answer, chunk)
         match chunk:
@@ -392,7 +392,7 @@ class AnthropicMessages(Dialect):
         content = message.get("content")
         blocks = content if isinstance(content, list) else []
         texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
-        said = "".join(map(answer.add, texts))
+        text = "".join(map(answer.add, texts))
         for at, block in enumerate(block if isinstance(block, dict) else {} for block in blocks):
             if block.get("type") != "tool_use":
                 answer.keep_block(at, block)
@@ -400,13 +400,13 @@ class AnthropicMessages(Dialect):
                 answer.take_call(
                     replace(_anthropic_piece(block, at), arguments=json.dumps(block.get("input")), is_whole=True)
                 )
-        return said
+        return text
 
     def body(self, sent: Fitted, configured: ConfiguredModel) -> dict[str, Any]:
         """The body of the request: the schema as the output's format, functions as tools."""
         config = sent.config
-        said = [each for each in sent.messages if each.get("role") == "system"]
-        system = [{"type": "text", "text": text} for each in said for text in texts_in(each.get("content"))]
+        contents = [each.get("content") for each in sent.messages if each.get("role") == "system"]
+        system = [_text(text) for content in contents for text in texts_in(content)]
         messages = anthropic_messages(each for each in sent.messages if each.get("role") != "system")
         messages = (turns(messages) if sent.functions else messages) or [dict(ASK)]
         if sent.continues:
@@ -442,7 +442,7 @@ def _anthropic_piece(block: Mapping[str, Any], at: int) -> Piece:
 
 
 def _take_finish(answer: StreamedAnswer, message: Mapping[str, Any]) -> None:
-    """Note why the answer has ended, where that is said."""
+    """Note why the answer has ended, where the server gives a reason."""
     reason = message.get("stop_reason")
     if isinstance(reason, str):
         answer.finish = _FINISHES.get(reason, "stop")

@@ -196,13 +196,13 @@ class Answers:
         time of reading grows with the part.
         """
 
-    async def part(self, said: Mapping[str, Any]) -> LoopStep | None:
+    async def part(self, reply: Mapping[str, Any]) -> LoopStep | None:
         """The step that begins the calls written so far, and logs an output that is a text and the reported usage; None
         where that is not worth a step.
         """
         view, request = self._view, request_of(self._view, self._checker)
         try:
-            growing, layout = await self.apart(len(said[WRITTEN]), partial(self._read_part, said[WRITTEN]))
+            growing, layout = await self.apart(len(reply[WRITTEN]), partial(self._read_part, reply[WRITTEN]))
         except Unreadable:
             return None
         step, calls = self._begin(), growing.text_of_calls
@@ -210,7 +210,7 @@ class Answers:
         if layout is not None and has_begun:
             note_part(step, view, calls, layout)
         has_said = request.may_be_text and note_output(step, growing.output)
-        is_reported = _note_usage(step, said)
+        is_reported = _note_usage(step, reply)
         return step if has_begun or has_said or is_reported else None
 
     async def apart(self, size: int, work: Callable[[], T]) -> T:
@@ -233,41 +233,41 @@ class Answers:
         self._read = (loop.tick.number, written if is_worth_it else before)
         return read_part(request_of(view, self._checker), text, view, self._checker) if is_worth_it else None
 
-    async def whole(self, said: Mapping[str, Any], losses: int) -> LoopStep:
+    async def whole(self, reply: Mapping[str, Any], losses: int) -> LoopStep:
         """The step that logs the answer and its calls; before it `losses` attempts were lost."""
         view, loop, limits = self._view, self._view.loop, self._view.limits
         request = request_of(view, self._checker)
-        usage, amount = said.get("usage"), said.get("nanodollars")
+        usage, amount = reply.get("usage"), reply.get("nanodollars")
         if usage is None and (before := loop.tick.reported) is not None:
             usage, amount = before.usage, before.nanodollars
-        paid = {"seconds": said.get("seconds", 0.0), "amount": amount}
+        paid = {"seconds": reply.get("seconds", 0.0), "amount": amount}
         cost = Cost.of_request(usage, loop.tick.estimate, losses, **paid)
-        solved, limit = await self.apart(size_of(said), partial(self._solved, said))
+        solved, limit = await self.apart(size_of(reply), partial(self._solved, reply))
         limit = limit or limits.call_limit(loop, solved.runs) or limits.spending_limit(loop, cost)
         calls = 0 if limit else solved.runs - loop.tick.runs
         if (shortfall := await self._budget.charge(cost, calls=calls)) is not None:
             await self._budget.charge(cost)
             limit = shortfall.text
         step = self._begin()
-        note_solution(step, view, said, solved, cost=cost, limit=limit, is_lazy=request.is_lazy)
+        note_solution(step, view, reply, solved, cost=cost, limit=limit, is_lazy=request.is_lazy)
         if limit is not None:
             step.note(LoopEnded("failed", limit, None))
         return step
 
-    def _solved(self, said: Mapping[str, Any]) -> tuple[Solved, str | None]:
+    def _solved(self, reply: Mapping[str, Any]) -> tuple[Solved, str | None]:
         """A whole answer as it was read, and the reason why none of its calls starts, where it has too many of them."""
-        if (beyond := read_beyond(said, self._view)) is not None:
+        if (beyond := read_beyond(reply, self._view)) is not None:
             return beyond
         read = read_end if self._view.loop.stage is Stage.OPEN else read_tick
-        return read(request_of(self._view, self._checker), said, self._view, self._checker), None
+        return read(request_of(self._view, self._checker), reply, self._view, self._checker), None
 
 
-def _note_usage(step: LoopStep, said: Mapping[str, Any]) -> bool:
+def _note_usage(step: LoopStep, reply: Mapping[str, Any]) -> bool:
     """Log the usage that was reported before the answer is whole; false where nothing is new."""
-    usage = said.get("usage")
+    usage = reply.get("usage")
     if usage is None or is_all(usage):
         return False
-    event = UsageCame(usage, said.get("nanodollars"))
+    event = UsageCame(usage, reply.get("nanodollars"))
     if is_new := event != step.after.tick.reported:
         step.note(event)
     return is_new

@@ -224,10 +224,10 @@ class LoopRunner:
         view, plan = self._view, self._view.loop.tick.plan
         if view.has_added_gathers or plan is None:
             return False
-        said = {"calls": plan.calls, "output": None}
+        solution = {"calls": plan.calls, "output": None}
         asks = replace(self._asks, has_texts=False)  # its texts were read when it came
-        read = partial(read_solution, asks, said, view, self._services.checker)
-        solved = await self._answers.apart(size_of(said), read)
+        read = partial(read_solution, asks, solution, view, self._services.checker)
+        solved = await self._answers.apart(size_of(solution), read)
         step = self._log.begin()
         note_start(step, view, solved)
         await self._take(step)
@@ -258,8 +258,8 @@ class LoopRunner:
         if not loop.is_asking or attempt.id.index != loop.request:
             self._results.pop(0)  # it is in the log already, or came too late
         elif isinstance(result, Success):
-            said = tick_answer(result.value)
-            await (self._take_part(said) if WRITTEN in said else self._conclude(said, attempt.losses))
+            reply = tick_answer(result.value)
+            await (self._take_part(reply) if WRITTEN in reply else self._conclude(reply, attempt.losses))
         elif loop.stage is Stage.OPEN:  # calls of it run already
             failure = result.failure if isinstance(result, Retry) else result
             await self._conclude({"error": {"type": failure.type, "message": failure.message}}, attempt.losses)
@@ -270,17 +270,17 @@ class LoopRunner:
             lost = attempt.losses + (result.type == Unreachable.__name__)  # it may have answered, and was not heard
             await self._fail(f"{result.type}: {result.message}", lost)
 
-    async def _take_part(self, said: Mapping[str, Any]) -> None:
-        if (step := await self._answers.part(said)) is not None:
+    async def _take_part(self, reply: Mapping[str, Any]) -> None:
+        if (step := await self._answers.part(reply)) is not None:
             await self._take(step)
         else:
             self._results.pop(0)
 
-    async def _conclude(self, said: Mapping[str, Any], losses: int) -> None:
+    async def _conclude(self, reply: Mapping[str, Any], losses: int) -> None:
         if self._view.has_added_gathers:
             await self._wait_for_others()
         else:
-            await self._take(await self._answers.whole(said, losses))
+            await self._take(await self._answers.whole(reply, losses))
 
     @property
     def _asks(self) -> Request:
@@ -292,8 +292,8 @@ class LoopRunner:
             left = max(most - self._log.ran_seconds, 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)
         streams = not self._asks.is_lazy or self._asks.may_be_text
-        said: dict[str, Any] = {"streams": streams, "provider_data": view.provider_data}
-        return self._services.remote.request(attempt, messages, view.schema, config, **said)
+        about: dict[str, Any] = {"streams": streams, "provider_data": view.provider_data}
+        return self._services.remote.request(attempt, messages, view.schema, config, **about)
 
     async def _rest(self, attempt: Attempt, delay_seconds: float) -> None:
         """Put the request off."""

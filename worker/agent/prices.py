@@ -127,19 +127,17 @@ def request_tokens(messages: Sequence[Mapping[str, Any]], models: Iterable[Confi
 
 def image_tokens(model: ConfiguredModel, size: Size | None, detail: str | None = None) -> int:
     """The most tokens that a picture has for a model; without a size those of the largest picture."""
-    if model.provider == "anthropic":
-        if size is None:
-            return _MOST_OF_ANTHROPIC
-        width, height = size
-        return min(max(-(-width * height // 750), -(-width // 28) * -(-height // 28)), _MOST_OF_ANTHROPIC)
     if model.provider == "openai" and model.base_url is None:
-        return _of_openai(model.name, size, detail)
-    return (
-        _MOST_OF_OTHERS if size is None else min(max(-(-size[0] * size[1] // 750), _LEAST_OF_OTHERS), _MOST_OF_OTHERS)
-    )
+        return _openai_tokens(model.name, size, detail)
+    most = _MOST_OF_ANTHROPIC if model.provider == "anthropic" else _MOST_OF_OTHERS
+    if size is None:
+        return most
+    width, height = size
+    least = -(-width // 28) * -(-height // 28) if model.provider == "anthropic" else _LEAST_OF_OTHERS
+    return min(max(-(-width * height // 750), least), most)
 
 
-def _of_openai(name: str, size: Size | None, detail: str | None) -> int:
+def _openai_tokens(name: str, size: Size | None, detail: str | None) -> int:
     known = max((begin for begin in (*_TILES, *_PATCHES) if name.startswith(begin)), key=len, default="")
     factor = _PATCHES.get(known, max(_PATCHES.values()))
     by_patches = math.ceil(_patches(size) * factor)

@@ -169,8 +169,8 @@ def entry_of(request: ModelRequest, answered: Answer | ModelError) -> dict[str, 
         text = {"text": answer.text} if answer is not None and answer.text else {}
         found["error"] = {"type": type(answered).__name__, "message": str(answered), **text}
     else:
-        beside = {"words": answered.words, "provider_data": answered.provider_data}
-        found |= {"answer": answered.text, **{key: text for key, text in beside.items() if text}}
+        others = {"words": answered.words, "provider_data": answered.provider_data}
+        found |= {"answer": answered.text, **{key: text for key, text in others.items() if text}}
     if answer is not None:
         found |= {"model": answer.model, **({"usage": answer.usage.to_dict()} if answer.usage is not None else {})}
     return request.recorded(found)
@@ -255,10 +255,10 @@ class ScriptedModel(Model):
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
         """The answer of the first entry that fits. Raises its error, and `NoAnswer` where none fits."""
-        said, digest = request.text, request.digest
+        text, digest = request.text, request.digest
         for index, entry in enumerate(self.entries):
             times = entry.get("times")
-            if _fits(entry, said, digest) and (times is None or self._uses.take(f"{self._path} {index}", times)):
+            if _fits(entry, text, digest) and (times is None or self._uses.take(f"{self._path} {index}", times)):
                 answer, error = answer_of(entry, f"scripted:{self._path.name}")
                 on_text(answer.text)
                 if error is not None:
@@ -268,12 +268,12 @@ class ScriptedModel(Model):
         raise NoAnswer(f"the scripted model has no answer to this request{asked}")
 
 
-def _fits(entry: Entry, said: str, digest: str) -> bool:
+def _fits(entry: Entry, messages: str, digest: str) -> bool:
     when = entry.get("when", [])
     texts = [when] if isinstance(when, str) else when
-    # Data stands in a message as JSON: a quote in it has a backslash before it.
-    is_said = all(text in said or json.dumps(text, ensure_ascii=False)[1:-1] in said for text in texts)
-    return is_said and entry.get("asked", digest) == digest
+    # Data in a message is JSON: a quote in it has a backslash before it.
+    has_texts = all(text in messages or json.dumps(text, ensure_ascii=False)[1:-1] in messages for text in texts)
+    return has_texts and entry.get("asked", digest) == digest
 
 
 # Recording a model: its answers are kept in a file by their requests, and given again for equal ones.
@@ -346,7 +346,7 @@ class RecordedModel(Model):
 #
 # An answer is a dictionary or any other JSON value, the text as a model would write it, an `Answer` with its `usage`,
 # an error that is raised (`RateLimited("…")`), or a function of `(messages, schema, config)` that gives one of these; a
-# coroutine function, too. The answers come in their order, one for each request; a function that stands last answers
+# coroutine function, too. The answers come in their order, one for each request; a function at the end answers
 # all that follow.
 #
 # A generator function streams its answer in pieces. The code between two `yield` runs in the midst of the answer:
@@ -373,36 +373,36 @@ class FakeModel:
         with self._counting:
             self.requests.append(ModelRequest(messages, schema, config))
             number = len(self.requests)
-        said = self._answers[min(number, len(self._answers)) - 1]
-        if not _is_function(said) and number > len(self._answers):
+        reply = self._answers[min(number, len(self._answers)) - 1]
+        if not _is_function(reply) and number > len(self._answers):
             raise BadRequest(
                 f"the test has given this model {_counted(len(self._answers))}, and it is asked once more: give it "
                 "another answer, or a function as the last one"
             )
-        if _is_function(said):
-            said = await _called(said, messages, schema, config)
-        if isinstance(said, Exception):
-            raise said
-        if isinstance(said, Answer) or inspect.isgenerator(said) or inspect.isasyncgen(said):
-            return said
-        return Answer(answer_text(said), str(config.get("model", "fake")))
+        if _is_function(reply):
+            reply = await _called(reply, messages, schema, config)
+        if isinstance(reply, Exception):
+            raise reply
+        if isinstance(reply, Answer) or inspect.isgenerator(reply) or inspect.isasyncgen(reply):
+            return reply
+        return Answer(answer_text(reply), str(config.get("model", "fake")))
 
 
 def _counted(answers: int) -> str:
     return "1 answer" if answers == 1 else f"{answers} answers"
 
 
-def _is_function(said: Any) -> bool:
-    return callable(said) and not isinstance(said, type)
+def _is_function(reply: Any) -> bool:
+    return callable(reply) and not isinstance(reply, type)
 
 
-async def _called(function: Callable[..., Any], *given: Any) -> Any:
+async def _called(function: Callable[..., Any], *arguments: Any) -> Any:
     """The answer of a function; a plain one runs on a thread, since it may take long."""
-    said = await asyncio.to_thread(function, *given)
-    return await said if inspect.isawaitable(said) else said
+    reply = await asyncio.to_thread(function, *arguments)
+    return await reply if inspect.isawaitable(reply) else reply
 
 
-# Answers at random: a model that tries the tools of a test with whatever their schemas admit.
+# Answers at random: a model that tries the tools of a test with any values that their schemas admit.
 #
 #     acts.model(random_answers(seed=7))
 #

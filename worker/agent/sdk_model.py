@@ -140,7 +140,7 @@ class StreamedAnswer:
         return self._bounded(self.calls.take(piece))
 
     def end_call(self, index: int) -> str:
-        """Take in that nothing more comes of a call. Raises `InvalidAnswer` for too much."""
+        """End a call: nothing more follows. Raises `InvalidAnswer` for too much."""
         return self._bounded(self.calls.end(index)) if self.calls is not None else ""
 
     def skip_call(self, index: int) -> str:
@@ -269,7 +269,7 @@ class Dialect(ABC):
     @abstractmethod
     def take(self, answer: StreamedAnswer, chunk: Mapping[str, Any], *, streams: bool) -> str:
         """Take in an event, or the whole body, and return what it adds to the text, as far as that can be passed on.
-        What a server leaves out, or fills with something else, counts as not said. Raises `InvalidAnswer`.
+        What a server leaves out, or fills with something else, is missing. Raises `InvalidAnswer`.
         """
 
 
@@ -308,7 +308,8 @@ class SdkModel(Model):
                     was_repeated = True
                     continue
                 reason = str(error)[: limits.SDK_MODEL_LONGEST_REASON]
-                weaker = self._fitting.weaker(request, sent, reason) if _may_refuse_format(error) else None
+                may_be_schema = error.status in _REFUSES_SCHEMAS and not isinstance(error, ContextTooLong)
+                weaker = self._fitting.weaker(request, sent, reason) if may_be_schema else None
                 if weaker is None:
                     raise
                 refused.append((sent, reason))
@@ -419,8 +420,3 @@ class SdkModel(Model):
     def _client(self) -> Any:
         options = client_options(self._sdk, self._configured, self._bounds, self._dialect.url)
         return getattr(self._sdk, self._dialect.client_class)(**options)
-
-
-def _may_refuse_format(error: ModelError) -> bool:
-    """Whether an error may refuse the schema to enforce, and nothing else."""
-    return error.status in _REFUSES_SCHEMAS and not isinstance(error, ContextTooLong)

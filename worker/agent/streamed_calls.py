@@ -4,7 +4,7 @@ A call comes in one piece or in many, and the pieces of several calls may be mix
 it belongs to; where there is none the id does, else the name, and a piece that has nothing of these continues the call
 before it. Where that leaves a choice, or a piece belongs to no call, nothing is guessed: the answer is invalid.
 
-Calls stand in the answer in the order of their indexes. One is written, and so begins, as soon as its arguments are one
+The answer has the calls in the order of their indexes. One is written, and so begins, as soon as its arguments are one
 whole JSON object and no call before it is missing. Arguments that are `{}` may be a placeholder, which some servers
 send before the real ones: they wait until nothing more can come.
 """
@@ -102,7 +102,7 @@ def json_object(body: bytes) -> Mapping[str, Any]:
 
 
 _TEXT_BEGINS: Final = re.compile(r'\s*\{\s*"output"\s*:\s*(?=")')
-"""What stands before an output that is a text, in the arguments of its function."""
+"""The text before an output that is a text, in the arguments of its function."""
 _EMPTY: Final = re.compile(r"\s*\{\s*\}\s*")
 _BRACKET: Final = re.compile(r'["{}\[\]]')
 _IN_STRING: Final = re.compile(r'["\\]')
@@ -246,7 +246,7 @@ class CallAssembler:
 
     @property
     def words(self) -> str:
-        """What was said beside the calls."""
+        """The words next to the calls."""
         return "".join(self._words)
 
     @property
@@ -289,7 +289,7 @@ class CallAssembler:
         return self._write() + self._stream_output(call, added)
 
     def end(self, index: int) -> str:
-        """Take in that nothing more comes of the call with this index."""
+        """End the call with this index: nothing more follows."""
         call = self._newest.get(index)
         if call is None or index in self._others:
             return ""
@@ -438,7 +438,7 @@ def text_of(arguments: Any) -> str:
     return json.dumps(arguments) if isinstance(arguments, dict) else ""
 
 
-# Keeps what a provider says beside the fields that are read, and sends it back to the model that said it.
+# The provider's own data: fields of answers that are not read, kept to be sent back to their model.
 #
 # Some models refuse the next request without it: Gemini without the signature of each of its calls, Anthropic and
 # OpenRouter without the thoughts that came before a call. It is data of the provider's own. The log has it with the
@@ -487,17 +487,17 @@ def packed(model: str, message: Fields, calls: Iterable[tuple[bool, str | None, 
     """
     shown = json.dumps(message)
     kept: list[Fields] = []
-    said: Fields = {"model": model, "message": message, "calls": kept}
+    data: Fields = {"model": model, "message": message, "calls": kept}
     for is_output, id_, own in calls:
         own = {**own, **({"id": id_} if id_ is not None and json.dumps(id_) in shown else {})}
         if is_output:
-            said.setdefault(OUTPUT, own)
+            data.setdefault(OUTPUT, own)
         else:
             kept.append(own)
-    if not (message or any(kept) or said.get(OUTPUT)):
+    if not (message or any(kept) or data.get(OUTPUT)):
         return ""
     try:
-        text = json.dumps(said, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     except ValueError:  # a number that no JSON has
         return ""
     return text if len(text) <= most_bytes else ""
@@ -506,19 +506,19 @@ def packed(model: str, message: Fields, calls: Iterable[tuple[bool, str | None, 
 def restored(messages: Sequence[Mapping[str, Any]], data: Mapping[str, str], model: str) -> list[dict[str, Any]]:
     """Messages with the provider's own data that their model sent with them; `data` are the log's texts by tick."""
     read = {tick: _read(text, model) for tick, text in data.items() if tick.isdecimal()}
-    said = {int(tick): own for tick, own in read.items() if own is not None}
+    sent = {int(tick): own for tick, own in read.items() if own is not None}
     ids: dict[str, str] = {}
-    return [_restored(message, said, ids) if said else dict(message) for message in messages]
+    return [_restored(message, sent, ids) if sent else dict(message) for message in messages]
 
 
-def _restored(message: Mapping[str, Any], said: Mapping[int, Fields], ids: dict[str, str]) -> dict[str, Any]:
+def _restored(message: Mapping[str, Any], sent: Mapping[int, Fields], ids: dict[str, str]) -> dict[str, Any]:
     """A message, with the ids of calls as their provider gave them, where it refers to them."""
     if message.get("role") == "tool":
         id_ = message.get("tool_call_id")
         return {**message, "tool_call_id": ids.get(str(id_), id_)}
     calls = message.get("tool_calls")
     places = [_CALL_ID.fullmatch(str(call.get("id"))) for call in calls] if isinstance(calls, list) else []
-    own = said.get(int(places[0][1])) if places and places[0] is not None else None
+    own = sent.get(int(places[0][1])) if places and places[0] is not None else None
     if own is None or calls is None:
         return dict(message)
     found = []
@@ -543,16 +543,16 @@ def _merged(fields: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]
 def _read(text: str, model: str) -> Fields | None:
     """The data that the log has, where it is this model's."""
     with suppress(ValueError, RecursionError):
-        said = json.loads(text)
-        if isinstance(said, dict) and said.get("model") == model:
-            calls, message, output = said.get("calls"), said.get("message"), said.get(OUTPUT, {})
+        data = json.loads(text)
+        if isinstance(data, dict) and data.get("model") == model:
+            calls, message, output = data.get("calls"), data.get("message"), data.get(OUTPUT, {})
             parts = [message, output, *(calls if isinstance(calls, list) else [None])]
-            return said if all(isinstance(part, dict) for part in parts) else None
+            return data if all(isinstance(part, dict) for part in parts) else None
     return None
 
 
-def _rest(said: Mapping[str, Any], read: set[str]) -> Fields:
-    return {key: value for key, value in said.items() if key not in read and value not in _NOTHING}
+def _rest(data: Mapping[str, Any], read: set[str]) -> Fields:
+    return {key: value for key, value in data.items() if key not in read and value not in _NOTHING}
 
 
 def _joined(values: list[Any]) -> Any:

@@ -86,12 +86,12 @@ class Solved:
 _NOTHING: Final = Solved({"calls": [], "output": None}, None, (), ())
 
 
-def read_tick(request: Request, said: Mapping[str, Any], view: LoopView, checker: Checker) -> Solved:
+def read_tick(request: Request, reply: Mapping[str, Any], view: LoopView, checker: Checker) -> Solved:
     """The answer to the current request of a tick."""
-    if "error" in said:
-        return unanswered(said["error"])
+    if "error" in reply:
+        return unanswered(reply["error"])
     try:
-        written = with_words(request, said["answer"], said.get("words", ""))
+        written = with_words(request, reply["answer"], reply.get("words", ""))
     except Unreadable as error:
         return unanswered({"type": "InvalidAnswer", "message": str(error)})
     solved = read_solution(request, written, view, checker)
@@ -99,14 +99,13 @@ def read_tick(request: Request, said: Mapping[str, Any], view: LoopView, checker
     return unanswered({"type": "InvalidAnswer", "message": SAYS_NOTHING}) if is_nothing else solved
 
 
-def read_beyond(said: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] | None:
+def read_beyond(reply: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] | None:
     """An answer with more calls than are left of `config.calls`, and the reason why none of them starts; None for any
     other. It is not read any further, since that takes a time that grows with the calls.
     """
     try:
-        value = (
-            find_answer(said["answer"], is_lenient=True) if isinstance(said.get("answer"), str) else said.get("answer")
-        )
+        text = reply.get("answer")
+        value = find_answer(text, is_lenient=True) if isinstance(text, str) else text
     except Unreadable:
         return None
     calls = value.get("calls") if isinstance(value, Mapping) else None
@@ -116,9 +115,9 @@ def read_beyond(said: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] |
     return replace(_NOTHING, solution={"calls": calls, "output": None}), limit
 
 
-def read_solution(request: Request, said: Any, view: LoopView, checker: Checker) -> Solved:
+def read_solution(request: Request, reply: Any, view: LoopView, checker: Checker) -> Solved:
     """An answer of a model as calls that may run and errors (SPEC R13.2)."""
-    answer = read_answer(request, said, view.messages, first=view.first, begun=view.added or None)
+    answer = read_answer(request, reply, view.messages, first=view.first, begun=view.added or None)
     return _solved(request, answer, checker)
 
 
@@ -140,11 +139,11 @@ def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> 
     return layout if layout.calls and view.limits.call_limit(view.loop, layout.size) is None else None
 
 
-def read_end(request: Request, said: Mapping[str, Any], view: LoopView, checker: Checker) -> Solved:
+def read_end(request: Request, reply: Mapping[str, Any], view: LoopView, checker: Checker) -> Solved:
     """An answer of which calls run already: the whole of it, or the part that was taken before it broke off (SPEC
     R13.8).
     """
-    text, why, before = said.get("answer"), said.get("error", {}).get("message", ""), view.loop.tick.text
+    text, why, before = reply.get("answer"), reply.get("error", {}).get("message", ""), view.loop.tick.text
     if isinstance(text, str):
         try:
             if not text.startswith(before):
@@ -196,7 +195,7 @@ def note_output(step: LoopStep, output: str) -> bool:
 def note_solution(
     step: LoopStep,
     view: LoopView,
-    said: Mapping[str, Any],
+    reply: Mapping[str, Any],
     solved: Solved,
     *,
     cost: Cost,
@@ -208,22 +207,22 @@ def note_solution(
     """
     tick = view.loop.tick
     errors = [*solved.errors, *([TickError("LimitReached", limit, "")] if limit is not None else [])]
-    text = said.get("answer")
-    words = said.get("words") or (words_beside(text) if isinstance(text, str) else "")
+    text = reply.get("answer")
+    words = reply.get("words") or (words_beside(text) if isinstance(text, str) else "")
     message = {
         "type": "solution",
         "tick": tick.number,
         "solution": dict(solved.solution),
-        "model": said.get("model"),
+        "model": reply.get("model"),
         "request": tick.digest,
-        "usage": said.get("usage") if is_all(said.get("usage")) else None,
+        "usage": reply.get("usage") if is_all(reply.get("usage")) else None,
         **({"words": words} if words else {}),
         "_date": date_now(),
     }
     starts = limit is None and not is_lazy and solved.layout is not None
     runs = solved.runs if starts else len(view.begun)
-    own = said.get("provider_data") if view.asks is not None and view.asks.is_native else None
-    step.note(Answered(message, view.first, runs, errors, cost.pack(), known=_known(said), provider_data=own))
+    own = reply.get("provider_data") if view.asks is not None and view.asks.is_native else None
+    step.note(Answered(message, view.first, runs, errors, cost.pack(), known=_known(reply), provider_data=own))
     if limit is not None or solved.layout is None or solved.runs == len(view.begun):
         return
     if is_lazy:
@@ -232,15 +231,15 @@ def note_solution(
         write_calls(step, view, solved.layout)
 
 
-def _known(said: Mapping[str, Any]) -> int | None:
+def _known(reply: Mapping[str, Any]) -> int | None:
     """The tokens of a request and its answer, where the next one begins with them: the same model has reported them. An
     answer of no use is shown as an empty one, of some bytes.
     """
-    counts = reported(said.get("usage"))
-    if counts is None or not is_all(said["usage"]) or said.get("is_fallback"):
+    counts = reported(reply.get("usage"))
+    if counts is None or not is_all(reply["usage"]) or reply.get("is_fallback"):
         return None
     input_, output, _ = counts
-    return input_ + (output if "answer" in said else len(compact(_NOTHING.solution)))
+    return input_ + (output if "answer" in reply else len(compact(_NOTHING.solution)))
 
 
 def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:
@@ -316,25 +315,25 @@ def errors_of(view: LoopView) -> list[tuple[TickError, Labels]]:
         if ended.status is Status.FAILED and ended.error is not None and not ended.messages:
             at = view.position(index)
             pointer = f"/calls/{at}" if 0 <= at < count else "/calls"  # a client has added it
-            said = ended.error
+            error = ended.error
             call = view.call((instance, index)).raw
-            placed.append((at, TickError(said["type"], said["message"], pointer, call, instance), ended.labels))
+            placed.append((at, TickError(error["type"], error["message"], pointer, call, instance), ended.labels))
     return [(error, labels) for _, error, labels in sorted(placed, key=lambda one: one[0])]
 
 
 def last_errors(view: LoopView) -> list[str]:
     """The first errors of the tick before the current one: the reason why a loop at its limit has no output."""
     count = view.loop.last.errors if view.loop.last is not None else 0
-    said = [message["data"] for message in view.messages if message.get("type") == "error" and "data" in message]
-    errors = [data.get("error") for data in said[len(said) - count :] if isinstance(data, dict)]
+    shown = [message["data"] for message in view.messages if message.get("type") == "error" and "data" in message]
+    errors = [data.get("error") for data in shown[len(shown) - count :] if isinstance(data, dict)]
     texts = [f"{error.get('type')}: {error.get('message')}" for error in errors if isinstance(error, dict)]
     return [shortened(text) for text in texts[:MOST_SHOWN]]
 
 
 def _message(error: TickError, labels: Labels, date: str) -> dict[str, Any]:
     """The message of an error, at the end of its tick (SPEC R13.2)."""
-    said = {TRUST: sorted(labels)} if labels else {}
-    return {**error_message({}, {}, date=date, instance=error.instance), "data": error.to_dict(), **said}
+    trust = {TRUST: sorted(labels)} if labels else {}
+    return {**error_message({}, {}, date=date, instance=error.instance), "data": error.to_dict(), **trust}
 
 
 def fates_of(view: LoopView) -> Iterator[Fate]:

@@ -174,7 +174,8 @@ class Writer:
         """A part of the schema, as its first conjunct that can be expressed."""
         if isinstance(part, dict):
             texts = {key: part[key] for key in _TEXTS if isinstance(part.get(key), str)}
-            if self.rules.levels is not None and level >= self.rules.levels and _is_deep(part):
+            has_levels = bool(part.keys() & {"properties", "items", "prefixItems"})
+            if self.rules.levels is not None and level >= self.rules.levels and has_levels:
                 return {**texts, **self._too_deep(level)}
             before = len(self.openings)
             written = self._expressed(part, level)
@@ -419,11 +420,6 @@ def _conjuncts(part: Schema) -> Iterator[Schema]:
 
 def _is_closed(part: Schema) -> bool:
     return part.get("additionalProperties") is False and not part.get("patternProperties")
-
-
-def _is_deep(part: Schema) -> bool:
-    """Whether a schema describes parts of the value that lie deeper."""
-    return bool(part.keys() & {"properties", "items", "prefixItems"})
 
 
 def _is_cyclic(name: str, given: Mapping[str, Any]) -> bool:

@@ -437,8 +437,8 @@ def _lines(admission: ToolAdmission, *, whole: bool = False) -> Iterator[str]:
         yield f"    {escaped(line)}"
     if whole:
         for key in ("inputSchema", "outputSchema"):
-            if key in tool.said:
-                yield f"    {key}: {escaped(json.dumps(tool.said[key], ensure_ascii=False))}"
+            if key in tool.fields:
+                yield f"    {key}: {escaped(json.dumps(tool.fields[key], ensure_ascii=False))}"
 
 
 _MCP_PORT: Final = 5557

@@ -440,7 +440,7 @@ class DelegateTool:
 
 def delegate_tools(settings: Settings, taken: Container[str]) -> dict[str, DelegateTool]:
     """The delegates of `ACTS_MCP_DELEGATES` as tools, by name. Raises `ActivitiesError` for one that is not there or
-    cannot be a tool beside those that are `taken`, `WorkerError` for a file that is no definition.
+    cannot be a tool next to those that are `taken`, `WorkerError` for a file that is no definition.
     """
     known, found = KnownDelegates(settings, registry), {}
     for name in settings.mcp_delegates:

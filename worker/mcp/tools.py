@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -32,6 +32,8 @@ from ..ui import Page
 from ..ui.access import Reader, Refused, document, encoded, refusal
 from ..ui.opened import Query
 from ..ui.page import runs
+
+T = TypeVar("T")
 
 # Callers, and their rights.
 
@@ -106,13 +108,10 @@ class Runs:
     async def find(self, principal: Principal, text: str) -> str:
         """The id of the run that a text means, among those that a principal may see. Raises `RunNotFound`."""
         prefix, most = self.settings.key_prefix, limits.TOOLS_MOST_LOOKED_AT
-
-        def found() -> str:
-            with redis_errors(self.settings):
-                only, asker = principal.only, principal.owner
-                return RunIndex(self._redis, prefix, owner=only, asker=asker, most_looked_at=most).find(text)
-
-        return await self._reader.call("", found)
+        only, asker = principal.only, principal.owner
+        return await self._read(
+            lambda: RunIndex(self._redis, prefix, owner=only, asker=asker, most_looked_at=most).find(text)
+        )
 
     async def run(self, principal: Principal, text: str) -> AsyncRun:
         """The run that a text means."""
@@ -120,12 +119,11 @@ class Runs:
 
     async def listed(self, principal: Principal, query: Mapping[str, str]) -> Any:
         """The runs that a principal may see, as the page lists them."""
+        return await self._read(lambda: runs(self._redis, self.settings, Query(query), owner=principal.only))
 
-        def found() -> Any:
-            with redis_errors(self.settings):
-                return runs(self._redis, self.settings, Query(query), owner=principal.only)
-
-        return await self._reader.call("", found)
+    async def _read(self, ask: Callable[[], T]) -> T:
+        """The result of a function that reads the list of runs, on a thread."""
+        return await self._reader.call("", redis_errors(self.settings)(ask))
 
     async def page(self, run: str, what: str = "", query: Mapping[str, str] | None = None) -> Any:
         """A document of the pages about a run that `find` has found."""

@@ -82,7 +82,7 @@ class Connection:
     @property
     def why(self) -> str:
         """The reason why its session has ended."""
-        return (self._session.ended.why if self._session is not None else "") or "the server had ended it"
+        return (self._session.why if self._session is not None else "") or "the server had ended it"
 
     async def tools(self) -> Mapping[str, Declaration]:
         """The tools that the server lists now. Raises `McpUnavailable`, `McpRefused`."""
@@ -139,7 +139,7 @@ class Connection:
         if self._task is None:
             return
         if self._session is not None:
-            self._session.ended.set()
+            self._session.end()
             await asyncio.wait([self._task], timeout=limits.MCP_CONNECTIONS_CLOSING_SECONDS)
         self._task.cancel()
         await asyncio.wait([self._task], timeout=limits.MCP_CONNECTIONS_CLOSING_SECONDS)
@@ -168,28 +168,27 @@ class Connection:
 
     async def _served(self, opening: asyncio.Future[_Session], mode: str, *, is_last: bool) -> bool:
         """Open a session and keep it until it ends; False where the server refuses this way of opening one."""
-        ended, page_filter = _Ended(), PageFilter()
+        session = _Session(self._name, self._most_bytes)
         try:
-            client = page_filter.client = self._client(ended, page_filter, mode)
+            session.client = self._client(session, mode)
             timer = asyncio.timeout(limits.OPENING_SECONDS)
-            async with timer, client:
-                session = _Session(client, ended, page_filter)
-                session.tools = await listed(client, session.page_filter, self._name, self._most_bytes)
+            async with timer, session.client:
+                await session.list_tools()
                 timer.reschedule(None)
                 self._attempts.failures, self._session, self._opening = 0, session, None
                 opening.set_result(session)
-                await ended.wait()
+                await session.ended.wait()
         except BaseException as error:
             if not opening.done() and not is_last and _origin(error) is Origin.SERVER:
                 return False
             if not opening.done():
-                self._refuse(opening, f"{ended.why or self._text(error)}{self._last_words(ended)}")
+                self._refuse(opening, f"{session.why or self._text(error)}{self._last_words(session)}")
             elif isinstance(error, Exception):
                 logger.info("MCP server %s: its session has ended: %s", self._name, self._text(error))
             if isinstance(error, (asyncio.CancelledError, SystemExit, KeyboardInterrupt)):
                 raise
         finally:
-            ended.set()
+            session.end()
         return True
 
     def _refuse(self, opening: asyncio.Future[_Session], why: str) -> None:
@@ -205,25 +204,24 @@ class Connection:
 
     async def _listed(self, session: _Session) -> Mapping[str, Declaration]:
         async with session.listing:
-            now = asyncio.get_running_loop().time()
-            if session.is_stale or now - session.listed_at > limits.LISTED_SECONDS:
+            age = asyncio.get_running_loop().time() - session.listed_at
+            if session.is_stale or age > limits.LISTED_SECONDS:
                 session.is_stale = False
                 try:
                     async with asyncio.timeout(limits.LISTING_SECONDS):
-                        session.tools = await listed(session.client, session.page_filter, self._name, self._most_bytes)
+                        await session.list_tools()
                 except asyncio.CancelledError:
                     session.is_stale = True
                     raise
                 except TimeoutError as error:
                     session.is_stale = True
                     if session.at_work == 0:  # else it may be busy, and the next one to ask finds out
-                        session.ended.set()
+                        session.end()
                     text = f"MCP server {self._name} did not list its tools: {self._text(error)}"
                     raise McpUnavailable(text) from error
                 except Exception as error:
                     session.is_stale = True
                     raise self._failed(session, error) from error
-                session.listed_at = now
         return session.tools
 
     def _failed(self, session: _Session, error: Exception) -> Exception:
@@ -240,9 +238,8 @@ class Connection:
         session.is_stale = True
         # Over HTTP one request of several may fail: if the server is gone, its list is not read either.
         if origin is not Origin.UNREACHABLE:
-            session.ended.set()
-        why = session.ended.why or self._text(error)
-        return McpUnavailable(f"MCP server {self._name} did not answer: {why}")
+            session.end()
+        return McpUnavailable(f"MCP server {self._name} did not answer: {session.why or self._text(error)}")
 
     def _text(self, error: BaseException) -> str:
         """The text of an error on one line, without the keys of the server; of a group that of its first error."""
@@ -259,12 +256,12 @@ class Connection:
             text = text.replace(secret, MASK)
         return text
 
-    def _last_words(self, ended: _Ended) -> str:
+    def _last_words(self, session: _Session) -> str:
         """The last lines of the server's process on standard error, escaped, on one line."""
-        lines = [repr(self._masked(line))[1:-1] for line in ended.last_lines]
+        lines = [repr(self._masked(line))[1:-1] for line in session.last_lines]
         return f"; it wrote: {' | '.join(lines)[-limits.LONGEST_ERROR :]}" if lines else ""
 
-    def _client(self, ended: _Ended, page_filter: PageFilter, mode: str) -> Any:
+    def _client(self, session: _Session, mode: str) -> Any:
         try:
             from mcp import Client
             from mcp_types import Implementation
@@ -272,24 +269,19 @@ class Connection:
             raise McpUnavailable("the library for MCP is missing here: pip install 'acts-celery[mcp]'") from None
 
         async def hear(message: Any) -> None:
-            if self._session is not None and getattr(message, "method", "") == "notifications/tools/list_changed":
-                self._session.is_stale = True
+            if getattr(message, "method", "") == "notifications/tools/list_changed":
+                session.is_stale = True
 
         return Client(
-            page_filter.over(self._streams(ended)),
+            session.filtered(self._streams(session)),
             message_handler=hear,
             client_info=Implementation(name="acts-celery", version=version("acts-celery")),
             cache=None,
             mode=mode,
         )
 
-    def _streams(self, ended: _Ended) -> AbstractAsyncContextManager[Any]:
+    def _streams(self, session: _Session) -> AbstractAsyncContextManager[Any]:
         name, server = self._name, self._server
-
-        def on_end(why: str) -> None:
-            ended.why = ended.why or why
-            ended.set()
-
         from mcp.client.stdio import get_default_environment
 
         from .mcp_transports import stdio, web
@@ -310,73 +302,12 @@ class Connection:
             env={**get_default_environment(), **own},
             cwd=server.cwd,
             most_bytes=self._most_bytes,
-            on_end=on_end,
-            last_lines=ended.last_lines,
+            on_end=session.end,
+            last_lines=session.last_lines,
         )
 
 
-class _Ended(asyncio.Event):
-    """The end of a session, set when that has come."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.why = ""
-        """The reason, where that is known."""
-        self.last_lines = deque[str](maxlen=limits.LAST_LINES)
-        """The last lines that a server's process has written on standard error."""
-
-
-@dataclass(eq=False)
-class _Session:
-    client: Any
-    ended: _Ended
-    page_filter: PageFilter
-    tools: Mapping[str, Declaration] = field(default_factory=dict)
-    listed_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
-    is_stale: bool = False
-    at_work: int = 0
-    """The number of calls that wait for the server."""
-    listing: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
-def require_same(server: str, admitted: Declaration, live: Declaration | None) -> None:
-    """Raise `McpToolChanged` for a tool that is not as it was admitted."""
-    if live is None:
-        raise McpToolChanged(f"MCP server {server} has no tool {admitted.name} any more: see `acts mcp tools {server}`")
-    if live.fault:
-        raise McpToolChanged(f"MCP server {server} lists {admitted.name} as something else than a tool: {live.fault}")
-    if live.digest != admitted.digest:
-        changed = [key for key in {**live.said, **admitted.said} if live.said.get(key) != admitted.said.get(key)]
-        raise McpToolChanged(
-            f"MCP server {server} says something else of {admitted.name} than was admitted ({', '.join(changed)}): "
-            f"look at it with `acts mcp tools {server}`, and admit it with `acts mcp admit {server}.{admitted.name}`"
-        )
-
-
-def _load_sdk() -> None:
-    """Import the SDK; a missing one is an error where it is used."""
-    with suppress(ImportError):
-        import_module(".mcp_transports", __package__)
-
-
-def _origin(error: BaseException) -> Origin | None:
-    """The origin of an error of a session; None where the session itself has ended."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    data = getattr(error, "data", None)
-    return data.origin if isinstance(data, OriginData) else None
-
-
-@cache
-def _answers() -> Any:
-    """The types of an answer to a call."""
-    from mcp_types import CallToolResult, InputRequiredResult
-    from pydantic import TypeAdapter
-
-    return TypeAdapter[CallToolResult | InputRequiredResult](CallToolResult | InputRequiredResult)
-
-
-# Lists of tools: each tool is read by itself, from the message as it came.
+# A session, and the tools that its server lists: each tool is read by itself, from the message as it came.
 #
 # The SDK validates a page as a whole, so that one tool that is not by the protocol would take all others away. Such a
 # tool is taken out of the message before the SDK sees it, and kept with its reason.
@@ -385,19 +316,64 @@ _TOOLS: Final = "tools"
 _OLDEST: Final = "2024-11-05"
 
 
-@dataclass
-class PageFilter:
-    """Takes tools that are not by the protocol out of the pages of a session."""
+@dataclass(eq=False)
+class _Session:
+    """A session with a server."""
 
+    server: str
+    most_bytes: int
     client: Any = None
+    tools: Mapping[str, Declaration] = field(default_factory=dict)
     faults: list[Declaration] = field(default_factory=list)
     """The tools that were taken out of the last page."""
+    listed_at: float = 0.0
+    is_stale: bool = False
+    at_work: int = 0
+    """The number of calls that wait for the server."""
+    listing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    why: str = ""
+    """The reason why it has ended, where that is known."""
+    last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=limits.LAST_LINES))
+    """The last lines that a server's process has written on standard error."""
+
+    def end(self, why: str = "") -> None:
+        """Have the session end, for a reason if none is known yet."""
+        self.why = self.why or why
+        self.ended.set()
 
     @asynccontextmanager
-    async def over(self, streams: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
-        """The streams of a session, whose pages are filtered."""
+    async def filtered(self, streams: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+        """The streams of the session, whose pages have no tools that are not by the protocol."""
         async with streams as (reading, writing):
             yield ObservedMessages(reading, self._filter), writing
+
+    async def list_tools(self) -> None:
+        """Read all pages of tools. Raises `McpRefused` for a list without an end."""
+        from mcp_types import PaginatedRequestParams
+
+        began, found, left = asyncio.get_running_loop().time(), dict[str, Declaration](), self.most_bytes
+        cursor: str | None = None
+        cursors = set[str]()
+        for _ in range(limits.MOST_PAGES):
+            page = await self.client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            dumped = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+            read = list(map(Declaration.read, dumped))
+            found = {tool.name: tool for tool in self.faults} | found | {tool.name: tool for tool in read}
+            left -= sum(len(tool.text) for tool in read)
+            cursor = page.next_cursor
+            if cursor in cursors:
+                text = "MCP server %s gives the same cursor twice (%.100r): its list of tools ends there"
+                logger.warning(text, self.server, cursor)
+                cursor = None
+            if left < 0 or len(found) > limits.MOST_TOOLS:
+                break
+            if cursor is None:
+                self.tools, self.listed_at = found, began
+                return
+            cursors.add(cursor)
+        most = f"{limits.MOST_TOOLS} tools, {limits.MOST_PAGES} pages of them or {self.most_bytes:,} bytes"
+        raise McpRefused(f"it lists more than {most} (ACTS_LIMIT_CALL_BYTES)")
 
     def _filter(self, message: Any) -> None:
         page = getattr(message, "result", None)
@@ -434,28 +410,39 @@ class PageFilter:
         return ""
 
 
-async def listed(client: Any, page_filter: PageFilter, name: str, most_bytes: int) -> dict[str, Declaration]:
-    """The tools on all pages of server `name`. Raises `McpRefused` for a list without an end."""
-    from mcp_types import PaginatedRequestParams
+def require_same(server: str, admitted: Declaration, live: Declaration | None) -> None:
+    """Raise `McpToolChanged` for a tool that is not as it was admitted."""
+    if live is None:
+        raise McpToolChanged(f"MCP server {server} has no tool {admitted.name} any more: see `acts mcp tools {server}`")
+    if live.fault:
+        raise McpToolChanged(f"MCP server {server} lists {admitted.name} as something else than a tool: {live.fault}")
+    if live.digest != admitted.digest:
+        old, new = admitted.fields, live.fields
+        changed = ", ".join(key for key in {**new, **old} if new.get(key) != old.get(key))
+        raise McpToolChanged(
+            f"MCP server {server} says something else of {admitted.name} than was admitted ({changed}): look at it "
+            f"with `acts mcp tools {server}`, and admit it with `acts mcp admit {server}.{admitted.name}`"
+        )
 
-    found, left = dict[str, Declaration](), most_bytes
-    cursor: str | None = None
-    cursors = set[str]()
-    for _ in range(limits.MOST_PAGES):
-        page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-        read = [Declaration.read(tool.model_dump(mode="json", by_alias=True, exclude_none=True)) for tool in page.tools]
-        found = {tool.name: tool for tool in page_filter.faults} | found | {tool.name: tool for tool in read}
-        left -= sum(len(tool.text) for tool in read)
-        cursor = page.next_cursor
-        if cursor in cursors:
-            text = "MCP server %s gives the same cursor twice (%.100r): its list of tools ends there"
-            logger.warning(text, name, cursor)
-            cursor = None
-        is_too_much = left < 0 or len(found) > limits.MOST_TOOLS
-        if is_too_much:
-            break
-        if cursor is None:
-            return found
-        cursors.add(cursor)
-    most = f"{limits.MOST_TOOLS} tools, {limits.MOST_PAGES} pages of them or {most_bytes:,} bytes"
-    raise McpRefused(f"it lists more than {most} (ACTS_LIMIT_CALL_BYTES)")
+
+def _load_sdk() -> None:
+    """Import the SDK; a missing one is an error where it is used."""
+    with suppress(ImportError):
+        import_module(".mcp_transports", __package__)
+
+
+def _origin(error: BaseException) -> Origin | None:
+    """The origin of an error of a session; None where the session itself has ended."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    data = getattr(error, "data", None)
+    return data.origin if isinstance(data, OriginData) else None
+
+
+@cache
+def _answers() -> Any:
+    """The types of an answer to a call."""
+    from mcp_types import CallToolResult, InputRequiredResult
+    from pydantic import TypeAdapter
+
+    return TypeAdapter[CallToolResult | InputRequiredResult](CallToolResult | InputRequiredResult)

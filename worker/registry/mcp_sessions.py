@@ -180,7 +180,7 @@ class RunSessions:
     ) -> Mapping[str, Any] | None:
         """The answer of the process that has the session; None where that has died before the call began."""
         id_ = f"{self._process}:{next(self._numbers)}"
-        call = {"run": run, "server": server, "tool": dict(tool.said), "arguments": dict(arguments)}
+        call = {"run": run, "server": server, "tool": dict(tool.fields), "arguments": dict(arguments)}
         message = pack({"id": id_, "from": self._process, "call": call})
         answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._answers[id_] = answer
@@ -346,16 +346,16 @@ class RunSessions:
 
     async def _room(self, key: tuple[str, str]) -> None:
         """Wait until there may be one more session with a server. Raises `McpUnavailable`."""
-        server, said = key[1], self._servers[key[1]]
+        server, settings = key[1], self._servers[key[1]]
         try:
-            async with asyncio.timeout(said.timeout_seconds / 2):
+            async with asyncio.timeout(settings.timeout_seconds / 2):
                 while self._is_full(key):
                     self._freed.clear()
                     await self._freed.wait()
         except TimeoutError:
             raise McpUnavailable(
-                f"{said.max_sessions} runs have a session with MCP server {server} in this worker process, which is as "
-                'many as it may have: raise "max_sessions" in ACTS_MCP, or say "stateless": true where its calls '
+                f"{settings.max_sessions} runs have a session with MCP server {server} in this worker process, which "
+                'is as many as it may have: raise "max_sessions" in ACTS_MCP, or say "stateless": true where its calls '
                 "need no session of their own"
             ) from None
 

@@ -92,7 +92,7 @@ def activity_of(name: str, server: McpServer, tool: Declaration, connections: Co
 #
 # The digest is over all that a model or the engine goes by: a tool that changes any of it is another tool.
 
-_SAID: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_FIELDS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _NOT_OURS: Final = ("$schema", "title", "$id")
 _SCHEMAS: Final = ("inputSchema", "outputSchema")
@@ -104,7 +104,7 @@ _WRAPPED: Final = "result"
 class Declaration:
     """One tool of a server, as the server lists it (`tools/list`)."""
 
-    said: Mapping[str, Any]
+    fields: Mapping[str, Any]
     only_reads: bool = False
     """Whether the operator who admitted the tool says that it only reads (SPEC R16.8)."""
     fault: str = ""
@@ -113,29 +113,29 @@ class Declaration:
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Declaration:
         """The parts of a listed tool that count here."""
-        said = {key: raw[key] for key in _SAID if raw.get(key) is not None}
-        hints = {key: said["annotations"][key] for key in _HINTS if key in (said.get("annotations") or {})}
-        return cls({**said, "annotations": hints} if "annotations" in said else said)
+        fields = {key: raw[key] for key in _FIELDS if raw.get(key) is not None}
+        hints = {key: fields["annotations"][key] for key in _HINTS if key in (fields.get("annotations") or {})}
+        return cls({**fields, "annotations": hints} if "annotations" in fields else fields)
 
     @property
     def name(self) -> str:
         """The server's name for it."""
-        return str(self.said["name"])
+        return str(self.fields["name"])
 
     @property
     def description(self) -> str:
         """The server's description of the tool."""
-        return str(self.said.get("description") or "")
+        return str(self.fields.get("description") or "")
 
     @property
     def has_effects(self) -> bool:
         """Whether the tool may change something: yes, unless the server, or the operator, says that it only reads."""
-        return not self.only_reads and (self.said.get("annotations") or {}).get("readOnlyHint") is not True
+        return not self.only_reads and (self.fields.get("annotations") or {}).get("readOnlyHint") is not True
 
     @cached_property
     def text(self) -> str:
         """The declaration as JSON, always the same text for the same declaration."""
-        return json.dumps(self.said, sort_keys=True, separators=(",", ":"))
+        return json.dumps(self.fields, sort_keys=True, separators=(",", ":"))
 
     @cached_property
     def digest(self) -> str:
@@ -165,7 +165,7 @@ class Declaration:
     @property
     def wraps_result(self) -> bool:
         """Whether the server puts each result into an object of its own, and says so, as FastMCP does."""
-        schema = self.said.get("outputSchema")
+        schema = self.fields.get("outputSchema")
         if not isinstance(schema, dict) or schema.get(_WRAPS) is not True:
             return False
         properties = schema.get("properties")
@@ -177,14 +177,14 @@ class Declaration:
         return [
             f"{key}{place} is left out: it is {json.dumps(part[name])[: limits.SHOWN_TEXT]}"
             for key in _SCHEMAS
-            for place, part, name in misfits(self.said.get(key))
+            for place, part, name in misfits(self.fields.get(key))
         ]
 
     def _schema_of(self, key: str) -> Any:
         """One of its schemas, of 2020-12, without annotations that are not of their type."""
-        if self.said.get(key) is None:
+        if self.fields.get(key) is None:
             return None
-        schema = copied(modern(self.said[key]))
+        schema = copied(modern(self.fields[key]))
         for _, part, name in list(misfits(schema)):
             del part[name]
         return schema
@@ -196,10 +196,10 @@ class Declaration:
             return
         if not _NAME.fullmatch(self.name):
             yield f"its name {self.name[:128]!r} is none that the protocol admits"
-        if (problem := next(value_problems(dict(self.said), Limits()), None)) is not None:
+        if (problem := next(value_problems(dict(self.fields), Limits()), None)) is not None:
             yield f"its declaration is {problem.message}"
             return
-        given = self.said.get("inputSchema")
+        given = self.fields.get("inputSchema")
         if not isinstance(given, dict) or not isinstance(given.get("properties", {}), dict):
             yield "its inputSchema is no JSON Schema of an object"
             return
@@ -244,7 +244,7 @@ def read_admitted(settings: Settings) -> Admitted:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return {
-            str(server): {str(name): _read(str(name), said) for name, said in tools.items()}
+            str(server): {str(name): _read(str(name), fields) for name, fields in tools.items()}
             for server, tools in found.items()
         }
     except FileNotFoundError:
@@ -282,15 +282,15 @@ def admit(settings: Settings, server: str, tools: Iterable[Declaration], gone: I
 
 
 def _written(tool: Declaration) -> dict[str, Any]:
-    return {**tool.said, **({_EFFECTS: False} if tool.only_reads else {})}
+    return {**tool.fields, **({_EFFECTS: False} if tool.only_reads else {})}
 
 
-def _read(name: str, said: object) -> Declaration:
-    if not isinstance(said, dict) or said.get("name") != name:
+def _read(name: str, fields: object) -> Declaration:
+    if not isinstance(fields, dict) or fields.get("name") != name:
         raise ValueError(f"tool {name!r} has no declaration of that name")
-    if said.get(_EFFECTS, False) is not False:
+    if fields.get(_EFFECTS, False) is not False:
         raise ValueError(f'tool {name!r}: "effects" can only be false; without it the server\'s word counts')
-    return replace(Declaration.read(said), only_reads=_EFFECTS in said)
+    return replace(Declaration.read(fields), only_reads=_EFFECTS in fields)
 
 
 # Failures of MCP servers: the type of a call's error is the name of one of these classes.
@@ -469,7 +469,7 @@ class ToolAdmission:
 
     @property
     def has_effects(self) -> bool:
-        """Whether its calls have effects: as the operator says now or has said, or else as the server says."""
+        """Whether its calls have effects: as the operator declares now or has declared, else as the server does."""
         is_kept = self.state == "admitted" and self.admitted is not None and self.admitted.only_reads
         return self.tool.has_effects and not is_kept
 
@@ -491,7 +491,7 @@ class ToolAdmission:
             "digest": self.tool.digest,
             "problems": self.problems,
             "notes": self.tool.notes,
-            "declaration": dict(self.tool.said),
+            "declaration": dict(self.tool.fields),
         }
 
 

@@ -332,15 +332,15 @@ class FunctionModel(Model):
     async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
         """The answer of the function. Raises `InvalidAnswer`, and all that the function raises."""
         function = self._registered.function
-        given = ([dict(message) for message in request.messages], request.schema, dict(request.config))
+        arguments = ([dict(message) for message in request.messages], request.schema, dict(request.config))
         if self._registered.is_async:
-            said = await function(*given)
+            reply = await function(*arguments)
         else:
-            said = await self._on_thread(lambda: function(*given))
-        pieces: Any = self._on_threads(said) if inspect.isgenerator(said) else said
+            reply = await self._on_thread(lambda: function(*arguments))
+        pieces: Any = self._on_threads(reply) if inspect.isgenerator(reply) else reply
         if inspect.isasyncgen(pieces):
             return await self._streamed(pieces, on_text)
-        answer = said if isinstance(said, Answer) else Answer(answer_text(said), self._registered.name)
+        answer = reply if isinstance(reply, Answer) else Answer(answer_text(reply), self._registered.name)
         on_text(answer.text)
         return answer
 
@@ -370,10 +370,10 @@ class FunctionModel(Model):
         return so_far
 
 
-def answer_text(said: Any) -> str:
+def answer_text(reply: Any) -> str:
     """A text as it is, and any other value as JSON. Raises `InvalidAnswer` where it is none."""
     try:
-        value = plain(said, Limits())
+        value = plain(reply, Limits())
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError, Rejected) as error:
         raise InvalidAnswer(f"what the model returned is not a JSON value: {error}") from None

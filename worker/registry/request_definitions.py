@@ -42,7 +42,7 @@ def is_address(name: str) -> bool:
 
 
 def is_below(name: str, roots: Sequence[str]) -> bool:
-    """Whether an address is that of a JSON file below one of the roots."""
+    """Whether an address names a JSON file below one of the roots."""
     if not _PLAIN.fullmatch(name) or not name.endswith(".json"):
         return False
     asked = urlsplit(name)
@@ -211,8 +211,8 @@ def operator_trust(settings: Settings) -> OperatorTrust:
 
 def digest_of_trust(settings: Settings) -> str:
     """A digest of the operator's file; empty where none is named. Raises `ActivitiesError`."""
-    said = operator_trust(settings).to_dict()
-    return digest_of(json.dumps(said, sort_keys=True).encode()) if said else ""
+    trust = operator_trust(settings).to_dict()
+    return digest_of(json.dumps(trust, sort_keys=True).encode()) if trust else ""
 
 
 def doubts(settings: Settings, registry: Registry) -> Iterator[str]:

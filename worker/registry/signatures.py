@@ -58,12 +58,12 @@ def returns_schema(function: Callable[..., Any]) -> JsonSchemaValue | None:
         annotation = inspect.get_annotations(function, eval_str=True).get("return")
     except NameError:
         return None
-    said = _plain(annotation)
-    if said in _SAY_NOTHING:
+    annotated = _plain(annotation)
+    if annotated in _SAY_NOTHING:
         return None
     try:
-        schema = TypeAdapter[Any](said).json_schema(mode="serialization")
-        return {**schema, PLAIN: "always" if said is annotation else "sometimes"} if schema else None
+        schema = TypeAdapter[Any](annotated).json_schema(mode="serialization")
+        return {**schema, PLAIN: "always" if annotated is annotation else "sometimes"} if schema else None
     except (PydanticSchemaGenerationError, PydanticUserError, NameError):
         return None
 
@@ -95,8 +95,8 @@ class _Describing(GenerateJsonSchema):
 
     def _code_schema(self, schema: Any) -> JsonSchemaValue:
         """Describe a validator that is code: anything, unless it says what it takes."""
-        said = schema.get("json_schema_input_schema")
-        return self.generate_inner(said) if said is not None else {}
+        declared = schema.get("json_schema_input_schema")
+        return self.generate_inner(declared) if declared is not None else {}
 
     function_before_schema = function_wrap_schema = function_plain_schema = _code_schema
 
@@ -193,10 +193,10 @@ def described(function: Callable[..., Any], schema: dict[str, Any]) -> dict[str,
     doc = inspect.getdoc(function) or ""
     first = " ".join(doc.partition("\n\n")[0].split())
     found = {"description": first} if first and not doc.startswith(_SECTIONS) else {}
-    said = _parameter_texts(doc)
+    texts = _parameter_texts(doc)
     properties = {
-        name: {**part, "description": said[name]}
-        if name in said and isinstance(part, dict) and "description" not in part
+        name: {**part, "description": texts[name]}
+        if name in texts and isinstance(part, dict) and "description" not in part
         else part
         for name, part in schema.get("properties", {}).items()
     }
