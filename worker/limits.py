@@ -38,70 +38,91 @@ def most_of(settings: Settings) -> dict[str, float | None]:
     }
 
 
-# agent/anthropic_messages
-MOST_TOKENS: Final = 8_192
-"""What is asked for where nothing is set: it has to be sent."""
+# agent/dialects
+ANTHROPIC_OUTPUT_TOKENS: Final = 8_192
+"""The most tokens of an answer that are asked for where nothing is set: Anthropic's Messages demand a number."""
 
 # agent/asking
 ASKING_SPREAD: Final = 1.1
+"""The most by which the wait that a provider asks for is stretched, at random."""
 USUAL_BYTES: Final = 4
-"""Of a token; so a request as the engine writes it has as many tokens, or a fifth more."""
+"""The bytes of a token in a request as the engine writes it; it may have a fifth more tokens."""
 ASKING_MOST_BYTES: Final = 16
-"""Of a token, rows of one character left out."""
+"""The most bytes of a token, rows of one character left out."""
 ASKING_PAUSE_SECONDS: Final = 0.1
+"""The least time between two parts of an output."""
 ASKING_SHARE: Final = 32
+"""A part of an output has this fraction more text than the one before: one in 32."""
 ASKING_SECONDS: Final = 10.0
+"""The longest that probing a model waits for an answer."""
 ASKING_SHOWN: Final = 5
+"""The most models of an endpoint that a message names."""
 
-# agent/called
-CALLED_SHOWN: Final = 200
+# agent/streamed_calls
+BODY_SHOWN_BYTES: Final = 200
+"""The bytes of an unreadable answer that an error quotes."""
 LONGEST_BEFORE: Final = 100
+"""The most characters of a function's arguments before an output that is passed on while it is written."""
 
 # agent/clients
 CLIENTS_CONNECT_SECONDS: Final = 10.0
+"""The longest that connecting to a provider may take."""
 CLIENTS_LONGEST_TEXT: Final = 2_000
+"""The most characters of a provider's text that an error quotes."""
 SERVERS_FAULT: Final = 500
+"""The first status of HTTP with which a server says that the fault is its own."""
 
 # agent/fitting
 MOST_STRICT: Final = 20
-"""So many functions Anthropic enforces in one request."""
+"""The most functions that Anthropic enforces in one request."""
 MOST_REMEMBERED: Final = 1_000
+"""The most schemas of which a process remembers how a provider takes them."""
 FITTING_MOST_NAMED: Final = 10
-"""So many places that are left open are named."""
+"""The most unenforced places that a finding names."""
 
 # agent/loop_log
 LOOP_LOG_SMALL_BYTES: Final = 10_000
-"""Of an answer that takes some milliseconds to read."""
+"""The size of an answer that takes some milliseconds to read, and is read on the event loop."""
 LOG_BYTES_PER_BYTE: Final = 20
-"""The log is folded for it, which takes less."""
+"""The bytes of a log that take as long to fold as a byte of an answer takes to read."""
 
 # agent/model_calls
 SHOWN_CHARACTERS: Final = 500
+"""The characters of an unreadable answer that the process's log has."""
 MODEL_CALLS_LONGEST_ERROR: Final = 900
+"""The most characters of an error of a tick's answer."""
 
 # agent/scripted
 AROUND: Final = 60
-"""Characters that are shown before and behind the place where two texts part."""
+"""The characters that are shown before and behind the place where two texts part."""
 SCRIPTED_COMPARED: Final = 4_000
-"""Characters of a message by which the request that is most alike is found."""
+"""The characters of a message by which the most similar request is found."""
 SCRIPTED_MOST_BYTES: Final = 1_000_000
+"""The most bytes of the file in which processes count uses of answers."""
 ODDS_OF_REFERENCE: Final = 0.1
+"""The odds that a random parameter is a reference to an earlier result."""
 SCRIPTED_MOST_CALLS: Final = 3
+"""The most calls of a random answer."""
 SCRIPTED_TRIES: Final = 20
+"""The random values that are drawn before a plain one is taken."""
 SCRIPTED_DEPTH: Final = 8
+"""The deepest level of a random value that is not plain."""
 
 # agent/sdk_model
 MAY_PASS: Final = 500
-"""Gateways say so for a moment now and then, and some servers of every schema that they cannot use."""
-SDK_MODEL_GIVER: Final = 16
+"""The status with which gateways fail for a moment now and then, and some servers on every schema they cannot use."""
+ORIGIN_DIGITS: Final = 16
+"""The hexadecimal digits of the name under which the log has a model's own data."""
 OWN_SHARE: Final = 4
-"""Of what a model says beside its answer this part of a message's size is kept at most."""
+"""The provider's own data may have this fraction of a message's size: a fourth."""
 SDK_MODEL_LONGEST_REASON: Final = 300
+"""The characters of a refusal that a finding quotes."""
 SDK_MODEL_LONGEST_NAME: Final = 200
+"""The longest name that a model may give itself."""
 
 # agent/ticks
 MOST_SHOWN: Final = 3
-"""How many errors of its last tick the reason of a loop's end names."""
+"""The most errors of its last tick that the reason of a loop's end names."""
 
 # agent/wire_schema
 WIRE_SCHEMA_MANY: Final = 250
@@ -381,41 +402,55 @@ LOGS_LONGEST: Final = 2_000
 
 # mcp/documents
 DOCUMENTS_SMALL_BYTES: Final = 16_000
-"""A message up to this is carried out in the server, in some tens of milliseconds."""
+"""The largest message that runs in the server itself, in some tens of milliseconds."""
 DOCUMENTS_PROCESSES: Final = 2
+"""The processes for large documents."""
 DOCUMENTS_MOST_BYTES: Final = 2**30
-"""Of memory that one may take."""
+"""The memory that a process for documents may take."""
 DOCUMENTS_MOST_SECONDS: Final = 60
-"""Of processor time for one call: a document as large as one may be takes less."""
+"""The processor time of one call: a document as large as one may be takes less."""
 DOCUMENTS_NICENESS: Final = 5
+"""The niceness of a process for documents."""
 SPENT_SECONDS: Final = 60.0
-"""That a visitor's calls may take in a row; then they may take `_SHARE` of the time."""
+"""The time that a visitor's calls may take in a row, before `DOCUMENTS_SHARE` holds."""
 DOCUMENTS_SHARE: Final = 0.5
+"""The share of the time that a visitor's calls may take in the long run."""
 DOCUMENTS_MOST_WAITING: Final = 8
-"""Calls of a visitor that are under way, all but one of which wait."""
+"""The most calls of a visitor under way, all but one of which wait."""
 DOCUMENTS_MOST_ANSWERED: Final = 2**24
+"""The most bytes of an answer of a process for documents."""
 
 # mcp/reading
 READING_MOST_BYTES: Final = 500_000
-"""The most that an answer may be asked to hold of a value."""
+"""The most bytes of a value that a client can ask for."""
 READING_LONGEST_WAIT_SECONDS: Final = 600
+"""The longest that a client can wait for a run in one call."""
 READING_LOOK_SECONDS: Final = 2.0
-"""So often a run that is waited for is looked at."""
+"""The time between two looks at a run that a client waits for."""
 MOST_ERRORS: Final = 100
+"""The most errors of a submission in one answer."""
 PLAN_BYTES: Final = 60_000
+"""The most bytes of a plan in an answer."""
 CALLS_BYTES: Final = 20_000
+"""The most bytes of the calls in an answer."""
 FINDINGS_BYTES: Final = 20_000
+"""The most bytes of the findings in an answer."""
 MOST_PROBLEMS: Final = 5
+"""The most faults of a delegate's arguments that an error names."""
 LONGEST_NAME: Final = 128
+"""The longest name of a tool."""
 
 # mcp/server
 MOST_CONNECTIONS: Final = 200
+"""The most connections, and requests under way, of the server over HTTP."""
 SERVER_INPUT: Final = 0
+"""The descriptor of standard input."""
 SERVER_AT_ONCE: Final = 65_536
+"""The bytes that are read from standard input at once."""
 
 # mcp/tools
 TOOLS_MOST_LOOKED_AT: Final = 5_000
-"""Runs that are looked at for one that is named by less than its id."""
+"""The most runs that are searched for one that is named by less than its id."""
 
 # outages
 OUTAGES_SILENT_SECONDS: Final = 30.0
@@ -492,44 +527,63 @@ LONGEST_TURNS: Final = 10
 
 # registry/activities
 LONGEST_VERSION: Final = 100
-"""Characters."""
+"""The most characters of a version of code."""
 
 # registry/mcp_connections
 LISTED_SECONDS: Final = 30.0
+"""The age at which the list of a server's tools is read again."""
 OPENING_SECONDS: Final = 30.0
+"""The longest that opening a session may take."""
 LISTING_SECONDS: Final = 10.0
+"""The longest that reading the list of a server's tools may take."""
 PROGRESS_SECONDS: Final = 1.0
+"""The least time between two lines of a call's progress in the process's log."""
 MCP_CONNECTIONS_CLOSING_SECONDS: Final = 10.0
+"""The longest that closing a session is waited for, before and after its task is cancelled."""
 LONGEST_ERROR: Final = 2_000
+"""The most characters of a server's text that an error quotes."""
 LAST_LINES: Final = 5
+"""The lines of a server's standard error that an error quotes."""
 MOST_PAGES: Final = 100
+"""The most pages of a server's list of tools."""
 MOST_TOOLS: Final = 1_000
+"""The most tools of a server."""
 
 # registry/mcp_sessions
 KEEP_SECONDS: Final = 1.0
+"""The time between two rounds in which a process renews its registration, and closes sessions."""
 MCP_SESSIONS_MARGIN_SECONDS: Final = 2.0
+"""The time before the end of its lease at which a process does not rely on it any more."""
 IDLE_ROUNDS: Final = 30
-"""After so many rounds without anything to tend a process says no more that it lives."""
+"""The rounds without any session after which a process ends its registration."""
 MOST_SEEN: Final = 10_000
+"""The ids of messages that a process remembers, since a message may come twice."""
 
 # registry/mcp_tools
 VERSION_DIGITS: Final = 12
+"""The digits of a tool's digest that are its version."""
 SHOWN_TEXT: Final = 100
+"""The characters of an annotation that a note quotes."""
 
 # registry/mcp_transports
 MCP_TRANSPORTS_GRACE_SECONDS: Final = 2.0
-"""A server has so long to end when its input is closed, and so long again after SIGTERM."""
+"""The time in which a server may end when its input is closed, and once more after SIGTERM."""
 LAST_WORDS_SECONDS: Final = 1.0
-"""So long what it writes on standard error is waited for when it has closed its output."""
+"""The time that standard error of a server is waited for when it has closed its output."""
 MCP_TRANSPORTS_MARGIN_SECONDS: Final = 5.0
+"""The time that a server's guardian may take in addition to end it."""
 MCP_TRANSPORTS_CHUNK_BYTES: Final = 4_096
+"""The bytes of standard error that are read at once."""
 MCP_TRANSPORTS_CONNECT_SECONDS: Final = 30.0
+"""The longest that connecting to a server at an address may take."""
 
 # registry/request_definitions
 REQUEST_DEFINITIONS_TIMEOUT_SECONDS: Final = 10.0
+"""The longest that fetching a definition may take."""
 PIECE_BYTES: Final = 65_536
+"""The bytes of a definition that are read at once."""
 TRUST_FILE_BYTES: Final = 64 * 1024
-"""It goes with every run."""
+"""The most bytes of the operator's file of trust, which goes with every run."""
 
 # runner/calls
 MOST_LEFT_BEHIND: Final = 256

@@ -413,7 +413,7 @@ class AnthropicMessages(Dialect):
             mark(system, messages)
         body: dict[str, Any] = {
             "model": config["model"],
-            "max_tokens": config.get("max_output_tokens") or limits.MOST_TOKENS,
+            "max_tokens": config.get("max_output_tokens") or limits.ANTHROPIC_OUTPUT_TOKENS,
             "messages": messages,
             "stream": True,
             **({"system": system} if system else {}),

@@ -371,7 +371,7 @@ class SdkModel(Model):
         """A name for the log of the model at its address: it tells providers apart, and shows no address."""
         base_url = self._configured.base_url
         url = self._dialect.url if base_url is None else base_url.get_secret_value()
-        return hashlib.sha256("\n".join((self._dialect.sdk, url, model)).encode()).hexdigest()[: limits.SDK_MODEL_GIVER]
+        return hashlib.sha256("\n".join((self._dialect.sdk, url, model)).encode()).hexdigest()[: limits.ORIGIN_DIGITS]
 
     async def _ask_once(self, sent: Fitted, on_text: OnText) -> Answer:
         most_tokens = sent.config.get("max_output_tokens")

@@ -96,7 +96,7 @@ def json_object(body: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        shown = body[: limits.CALLED_SHOWN].decode(errors="replace")
+        shown = body[: limits.BODY_SHOWN_BYTES].decode(errors="replace")
         raise InvalidAnswer(f"the model's server has answered with what is not a JSON object: {shown}")
     return value
 
