@@ -375,8 +375,8 @@ class SdkModel(Model):
 
     async def _ask_once(self, sent: Fitted, on_text: OnText) -> Answer:
         most_tokens = sent.config.get("max_output_tokens")
-        may_say = sent.config.get("tool_choice") != REQUIRED
-        calls = CallAssembler(sent.functions, may_say=may_say) if sent.functions else None
+        may_be_text = sent.config.get("tool_choice") != REQUIRED
+        calls = CallAssembler(sent.functions, may_be_text=may_be_text) if sent.functions else None
         name, most_bytes = str(sent.config["model"]), self._bounds.answer_bytes
         written = StreamedAnswer(name, most_bytes, most_tokens, calls=calls, origin=self._origin(name))
         try:

@@ -216,9 +216,9 @@ class FunctionCall:
 class CallAssembler:
     """Writes the answer that the calls are; its methods return what they add to the text that is passed on."""
 
-    def __init__(self, functions: Iterable[Function], *, may_say: bool = False) -> None:
+    def __init__(self, functions: Iterable[Function], *, may_be_text: bool = False) -> None:
         self._answer = FunctionAnswer(list(functions))
-        self._may_say = may_say
+        self._may_be_text = may_be_text
         """Whether words are the output if no call follows."""
         self._words: list[str] = []
         self.written: list[FunctionCall] = []
@@ -258,7 +258,7 @@ class CallAssembler:
         """Take in words. Returns them as a piece of an output, if they can be one: no part of the text."""
         begins = not self._words
         self._words.append(piece)
-        if not self._may_say:
+        if not self._may_be_text:
             return ""
         text = json.dumps(piece)[1:-1]
         return f'{self._answer.before_output}"{text}' if begins else text
@@ -373,7 +373,7 @@ class CallAssembler:
         return self._begin(piece) if piece.name is not None and call.name not in (None, piece.name) else call
 
     def _begin(self, piece: Piece) -> FunctionCall:
-        self._may_say = False
+        self._may_be_text = False
         self._count += 1
         index = piece.index
         place = index if index is not None else self._last.order[0] if self._last is not None else 0
