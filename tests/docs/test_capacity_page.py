@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +28,7 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
         backend = Backend(settings_for(server), Meeting(meeting_url(server)), folder)
         backend.redis.config_set("appendonly", "yes")
         while backend.redis.info("persistence")["aof_rewrite_in_progress"]:
-            pass
+            time.sleep(0.02)
         with backend.worker():
             yield backend
 

@@ -332,6 +332,7 @@ def until(reached: Any) -> None:
     end = time.monotonic() + DEADLINE_SECONDS
     while not reached():
         assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_a_call_that_rests_is_begun_when_it_comes_as_due_also_where_its_lane_was_read_anew(
@@ -439,7 +440,7 @@ def test_what_a_call_waits_for_is_said(moving: Backend) -> None:
     with backend.worker("--name", "old@here", *lanes):
         run = backend.client.submit([], {"calls": calls[:1]})
         while b"sent" not in (backend.redis.hget(Keys("acts", run.id).calls, "\x1f0") or b""):
-            pass
+            time.sleep(0.02)
     (backend.folder / "code.py").write_text(NEW, encoding="utf-8")
     with backend.worker("--name", "new@here", "-Q", "instances,background,delegates,background.new"):
         other = backend.client.submit([], {"calls": calls[1:]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -270,7 +271,7 @@ def test_the_late_report_of_a_deleted_run_does_not_end_what_another_one_under_it
     assert run.status()["background"]["outstanding"] == 1
     backend.meeting.open_gate("new")
     while run.status()["background"]["done"] != 1:
-        pass
+        time.sleep(0.02)
 
 
 def test_an_id_that_is_used_again_is_another_run(backend: Backend) -> None:

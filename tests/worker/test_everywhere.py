@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from .backend import Backend, Meeting
@@ -42,7 +43,7 @@ def test_r14_1_each_is_held_and_decided_on_by_itself(backend: Backend) -> None:
     document = {"context": CONTEXT, "solution": {"calls": [everywhere("†state.mark", "†state.n")]}}
     run = backend.client.submit_document({**document, "config": {"approve": ["echo"]}})
     while len(held := wait_held(run)) < len(MARKS):
-        pass
+        time.sleep(0.02)
     assert {(one["index"], one["instance"]) for one in held} == {(0, mark) for mark in MARKS}
     ids = {one["instance"]: one["call"] for one in held}
     run.reject(ids["①"], reason="no")

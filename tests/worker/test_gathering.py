@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
@@ -162,7 +163,7 @@ def test_r11_1_of_a_killed_worker_only_what_was_at_work_begins_again(
         for name in given:
             meeting.take(f"hanging:{name}")
         while (elements := run.result().calls[0].elements) is None or elements.ended < 1:
-            pass
+            time.sleep(0.02)
         os.kill(worker.pid, signal.SIGKILL)
     with alone.worker():
         assert alone.wait(run.id).data()["state"]["r"] == [2, 2, 2]
@@ -178,7 +179,7 @@ def test_r11_1_a_paused_run_begins_no_more_elements_and_a_cancelled_one_ends(
     run.pause()
     meeting.open_gate(gate)
     while run.result().to_dict()["calls"][0]["elements"]["ended"] < 2:
-        pass
+        time.sleep(0.02)
     assert meeting.count(f"at:{gate}") == 0
     copy = run.fork(paused=True)
     run.resume()
@@ -266,7 +267,7 @@ def wait_idle(backend: Backend, run: Run, parked: int = 0) -> Keys:
     """Wait until a run holds nothing any more but the marks of lanes that wait."""
     keys = Keys(backend.settings.key_prefix, run.id)
     while backend.redis.zcard(keys.published) or backend.redis.zcard(keys.leases):
-        backend.client.run(run.id).status()
+        time.sleep(0.02)
     assert backend.redis.zcard(keys.parked) == parked
     return keys
 
@@ -412,7 +413,7 @@ def test_r11_6_what_was_promised_and_came_in_time_fails_nothing(alone: Backend, 
         run.send(given(n=1))
         keys = Keys(alone.settings.key_prefix, run.id)
         while alone.redis.hexists(keys.state, "promises_due"):
-            run.status()
+            time.sleep(0.02)
         meeting.open_gate(gate)
         assert alone.wait(run.id).status == "completed"
 

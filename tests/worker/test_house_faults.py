@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -218,7 +219,7 @@ def snapshot(server: EmbeddedServer) -> Path:
     with Redis.from_url(server.redis_url) as redis:
         redis.bgsave()
         while redis.info("persistence")["rdb_bgsave_in_progress"]:
-            pass
+            time.sleep(0.02)
         assert redis.info("persistence")["rdb_last_bgsave_status"] == "ok"
         return Path(redis.config_get("dir")["dir"]) / "dump.rdb"
 
@@ -289,7 +290,7 @@ def test_a_copy_of_the_append_only_files_gives_back_everything(meeting: Meeting,
         run = backend.client.submit([], {"calls": [echo]})
         backend.redis.config_set("auto-aof-rewrite-percentage", 0)
         while backend.redis.info("persistence")["aof_rewrite_in_progress"]:
-            pass
+            time.sleep(0.02)
         shutil.copytree(server.directory / "appendonlydir", tmp_path / "appendonlydir")
     with AppendedServer(tmp_path) as restored:
         backend = Backend(settings_for(restored), meeting, tmp_path)

@@ -347,7 +347,7 @@ def test_a_sidecar_that_is_killed_is_replaced(backend: Backend, tmp_path: Path) 
         assert ends(sidecar)
         heard(backend, "has ended with -9")
         while not (replaced := sidecars_of(worker.pid)):
-            pass
+            time.sleep(0.02)
     assert all(ends(pid) for pid in replaced)
 
 

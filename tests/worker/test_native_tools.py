@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -414,11 +415,11 @@ def functions(body: Any) -> list[Any]:
 def test_a_plan_that_waits_for_an_approval_has_its_places(streaming: Native) -> None:
     run, topic = streaming.submit(Say([("add", {"a": 1})]), Say([output("†result.c0")]), config={"mode": "lazy"})
     while (plan := run.plan()) is None:
-        run.status()
+        time.sleep(0.02)
     assert plan["calls"][0]["_outputPath"] == "†result.c0"
     run.approve_plan(plan["plan"])
     while (plan := run.plan()) is None and run.status()["status"] != "completed":
-        run.status()
+        time.sleep(0.02)
     if plan is not None:
         run.approve_plan(plan["plan"])
     assert streaming.backend.wait(run.id).output == 2

@@ -120,7 +120,7 @@ def _held(backend: Backend, call: dict[str, Any]) -> Run:
     solution = {"calls": [{**call, "_outputPath": "†state.b"}]}
     run = backend.client.submit([], solution, config={"approve": ["echo"]})
     while not run.held():
-        run.status()
+        time.sleep(0.02)
     return run
 
 
@@ -134,7 +134,7 @@ def _as_calls_instead(backend: Backend) -> Any:
     run = _held(backend, {"_tool": "echo", "value": 1})
     run.approve(0, calls=[{"_tool": "echo", "value": GIVEN, "_outputPath": "†state.b"}])
     while not (held := run.held()):
-        run.status()
+        time.sleep(0.02)
     run.approve(held[0]["call"])
     return run.wait(timeout_seconds=DEADLINE_SECONDS).data()["state"]["b"]
 

@@ -185,7 +185,7 @@ def test_a_held_call_is_counted_and_shown_with_exactly_what_it_will_run_with(bac
 def test_who_did_what_is_shown_the_newest_first_with_decisions_and_amendments(backend: Backend) -> None:
     run = backend.client.submit([], {"calls": [echo(1, "†state.a")]}, config={"approve": ["echo"]})
     while not run.held():
-        pass
+        time.sleep(0.02)
     for _ in range(30):
         run.pause()
         run.resume()

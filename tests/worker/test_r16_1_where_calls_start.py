@@ -355,7 +355,7 @@ def test_r16_1_labels_that_a_deployment_adds_hold_in_runs_under_way(deployed: Ba
     with deployed.worker("-Q", ",".join((*queue_names(deployed.settings), "apart"))):
         run = deployed.client.submit([], {"calls": calls}, config={"approve": ["signed"]})
         while not run.held() or run.status()["calls"].get("done") != 1:
-            pass
+            time.sleep(0.02)
     code.write_text(DEPLOYED, "utf-8")
     run.approve(1)
     with deployed.worker("-Q", ",".join((*queue_names(deployed.settings), "apart"))):
@@ -370,7 +370,7 @@ def test_r16_1_a_call_between_two_attempts_is_held_by_labels_that_a_deployment_a
     with deployed.worker("-Q", queues):
         run = deployed.client.submit([], {"calls": [FETCH, {**WIRE, "_tool": "wired_at_last"}]})
         while "attempt" not in [one["for"] for one in run.status().get("waiting_for", [])]:
-            pass
+            time.sleep(0.02)
     code.write_text(DEPLOYED, "utf-8")
     with deployed.worker("-Q", queues):
         (held,) = next(found for _ in run.follow(timeout_seconds=60) if (found := run.held()))

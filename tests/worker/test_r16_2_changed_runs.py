@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ def pay(amount: str) -> dict[str, Any]:
 def held_for(run: Any, **parameters: list[str]) -> None:
     """That a call is held for what decides, and no more; it is rejected."""
     while not (found := run.held()) and run.status()["status"] == "running":
-        pass
+        time.sleep(0.02)
     (held,) = found
     assert held["untrusted"]["parameters"] == parameters
     run.reject(held["call"], reason="no")

@@ -101,7 +101,7 @@ def test_a_call_that_failed_names_them_and_one_that_a_person_rejected_names_none
         {"solution": {"calls": [failing, CALLS[0]]}, "config": {"approve": ["versioned"]}}
     )
     while not run.held():
-        pass
+        time.sleep(0.02)
     run.reject(1, "no")
     result = near.wait(run.id)
     assert [(call.status, call.worker) for call in result.calls] == [("failed", "near@here"), ("failed", None)]
@@ -121,7 +121,7 @@ def test_what_a_call_holds_of_it_is_a_small_number(near: Backend) -> None:
 def test_no_more_are_noted_than_a_run_may_have(near: Backend) -> None:
     run = near.client.submit_document({"solution": {"calls": CALLS[:1]}, "config": {"approve": ["*"]}})
     while not run.held():
-        pass
+        time.sleep(0.02)
     others: Any = {Code(f"other{n}", None).pack(): n for n in range(MOST_CODES)}
     near.redis.hset(Keys("acts", run.id).codes, mapping=others)
     run.approve(0)
@@ -500,7 +500,7 @@ def given_back(backend: Backend, run: Run, calls: set[int]) -> dict[int, str]:
 
 def approve(run: Run) -> None:
     while not run.held():
-        pass
+        time.sleep(0.02)
     run.approve(4)
 
 
@@ -516,14 +516,14 @@ def test_calls_wait_for_a_worker_whose_code_admits_them_and_go_on_when_it_begins
         jotted = CallId(run.id, None, 4).member
         outbox = Keys(backend_given_back.settings.key_prefix, run.id).outbox
         while not cast(bytes, backend_given_back.redis.hget(outbox, jotted)).startswith(b"retry"):
-            pass
+            time.sleep(0.02)
     code.write_text(OLD_GIVEN_BACK, encoding="utf-8")
     with backend_given_back.worker("--name", "old@here", *queues(backend_given_back)):
         result = backend_given_back.wait(run.id)
         assert result.data()["state"] == {"a": 2, "b": 3, "c": [2, 4], "d": 42, "e": 4}
         assert {call.version for call in result.calls if call.status == "done"} == {"old"}
         while run.status()["background"]["done"] < 1:
-            pass
+            time.sleep(0.02)
     assert "contract" in why[0]
     assert "new@here has version new" in why[0]
     assert "times" in why[0]
@@ -547,7 +547,7 @@ def test_a_call_fails_when_no_worker_came_and_is_retried_when_the_code_fits(
         )
         letters = DeadLetters(backend_given_back.redis, backend_given_back.settings)
         while not letters.count():
-            pass
+            time.sleep(0.02)
         (letter,) = letters.list(run.id)
         assert letter.error_type == "ContractChanged"
         assert "asks for state" in letter.error_message
@@ -557,7 +557,7 @@ def test_a_call_fails_when_no_worker_came_and_is_retried_when_the_code_fits(
         letters.resend([letter.id])
         assert backend_given_back.wait(run.id).data()["state"] == {"a": 2, "b": 3, "c": [2, 4], "d": 42, "e": 4}
         while run.status()["background"]["done"] < 1:
-            pass
+            time.sleep(0.02)
 
 
 @pytest.mark.parametrize("wait_seconds", [60.0])
