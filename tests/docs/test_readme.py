@@ -12,6 +12,7 @@ import pytest
 
 from acts_celery import local
 from acts_celery.broker_config import EmbeddedServer, Settings
+from tests.acceptance import forks
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -33,8 +34,8 @@ def shop(tmp_path: Path) -> Path:
 
 def acts(*arguments: str, at: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"}
-    command = [sys.executable, "-m", "acts_celery", *arguments]
-    return subprocess.run(command, cwd=at, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    code, stdout, stderr = forks.run(arguments, env=environment, folder=at, stdin=b"", timeout_seconds=60)
+    return subprocess.CompletedProcess(arguments, code, stdout.decode(), stderr.decode())
 
 
 def test_the_first_example_runs_and_says_what_the_text_says(shop: Path) -> None:
