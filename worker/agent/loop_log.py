@@ -20,7 +20,8 @@ from ..broker.messages import WRITTEN, lane_task
 from ..limits import LOG_BYTES_PER_BYTE, LOOP_LOG_SMALL_BYTES
 from ..runner.step import Services
 from ..store.commits import Claim, Commit, Committed, Rest
-from ..store.entries import LOOP, LoopStep
+from ..store.entries import LoopStep
+from ..store.keys import LOOP
 from ..store.lane import RunGone
 from ..store.log import MessageLog
 from ..store.loop_view import LoopView

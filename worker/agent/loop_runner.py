@@ -30,8 +30,8 @@ from ..registry.models import KnownModels, Unreachable, described
 from ..runner.starting import waits
 from ..runner.step import Mailbox, Services
 from ..store.commits import Claim, Rest
-from ..store.entries import LOOP, LoopStep
-from ..store.keys import ENDED_STATUSES
+from ..store.entries import LoopStep
+from ..store.keys import ENDED_STATUSES, LOOP
 from ..store.loop_view import LoopView
 from ..store.run_list import FileGone, Parent, child_result, filled
 from .loop_log import Answers, LoopBudget, LoopLog

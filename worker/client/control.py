@@ -32,9 +32,9 @@ from ..errors import (
 from ..limits import limits_of
 from ..store.connections import read_tokens, redis_errors
 from ..store.definition import Definition
-from ..store.entries import LOOP, LoopStep, counting, id_key
+from ..store.entries import LoopStep, counting, id_key
 from ..store.held_calls import AuditRecord, audit_record
-from ..store.keys import ENDED_STATUSES
+from ..store.keys import ENDED_STATUSES, LOOP
 from ..store.loop_view import LoopView, loop_limits, plan_of
 from ..store.run_list import RunList
 from ..store.run_store import RunStore

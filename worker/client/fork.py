@@ -23,9 +23,9 @@ from ..broker.messages import pack
 from ..errors import BeingAmended, RunNotFound
 from ..store.commits import DueRuns, approve_ms, promises_due
 from ..store.definition import FORMAT, gather_counts, unpack_definition
-from ..store.entries import LOOP, id_key, read_entry
+from ..store.entries import id_key, read_entry
 from ..store.held_calls import audit_record
-from ..store.keys import ENDED_STATUSES, FAN_OUT_KIND, Condition, Field, Fields, Kind, make_run_id
+from ..store.keys import ENDED_STATUSES, FAN_OUT_KIND, LOOP, Condition, Field, Fields, Kind, make_run_id
 from ..store.lane import gathers_of
 from ..store.run_list import owner_fields
 from ..store.run_store import RunStore

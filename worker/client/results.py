@@ -20,9 +20,9 @@ from .. import limits
 from ..broker.attempts import CallId
 from ..errors import NotHeld, OtherFormat, OutputUnfit, RunNotFound
 from ..store.definition import Definition, unpack_definition
-from ..store.entries import LOOP, Entry, id_key
+from ..store.entries import Entry, id_key
 from ..store.held_calls import HeldCall, read_held
-from ..store.keys import ENDED_STATUSES, Condition
+from ..store.keys import ENDED_STATUSES, LOOP, Condition
 from ..store.run_list import PARENT, Parent, RunList
 from ..store.run_store import Background, FirstRead, RunStore
 from ..store.scripts import Code

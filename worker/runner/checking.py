@@ -45,7 +45,7 @@ from ..registry.mcp_tools import load_code, unadmitted
 from ..registry.models import KnownModels, Usage
 from ..registry.request_definitions import KnownDelegates, operator_trust
 from ..store.definition import Trusts
-from ..store.entries import LOOP
+from ..store.keys import LOOP
 from .rooms import agent
 
 if TYPE_CHECKING:

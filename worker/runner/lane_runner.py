@@ -27,7 +27,7 @@ from .. import limits
 from ..broker.attempts import Attempt, CallId, owner_token
 from ..broker.messages import Delivery, TaskMessage, lane_task, pack
 from ..store.commits import Commit, Committed
-from ..store.entries import LOOP
+from ..store.keys import LOOP
 from ..store.lane import LaneView, RunGone
 from .deciding import Admission, Decider
 from .starting import InlineCalls, Starter

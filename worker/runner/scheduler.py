@@ -28,7 +28,7 @@ from ..broker.messages import MESSAGE_FORMAT, RETURNED, Delivery, TaskMessage
 from ..errors import OtherFormat
 from ..logs import lane_at_work, note_trace
 from ..process import count_refusal
-from ..store.entries import LOOP
+from ..store.keys import LOOP
 from ..store.lane import LaneView, RunGone
 from ..store.loop_view import LoopView
 from .lane_runner import LaneRunner

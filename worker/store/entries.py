@@ -52,7 +52,7 @@ from ...protocol.engine.loop import (
 from ..broker.attempts import Seen
 from ..broker.messages import pack, unpack
 from .held_calls import AuditRecord, Shown, unpack_hold, unpack_ruling
-from .keys import Field, Fields
+from .keys import LOOP, Field, Fields
 
 # What the log says of the time that a call took: the field `t` of what is told of its end.
 #
@@ -352,9 +352,6 @@ def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
 #
 # A loop is a lane of its own. Its entries begin like those of any lane; the others of their fields are `tick`, `m` the
 # message of a solution, and one for each event (`protocol.engine.loop`), whose value is the event's (msgpack).
-
-LOOP: Final = "?"
-"""The loop's lane. No instance of a request has this name."""
 
 
 def loop_alarm() -> str:

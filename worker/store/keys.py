@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
 
+LOOP: Final = "?"
+"""The loop's lane. No instance of a request has this name."""
+
 ENDED_STATUSES: Final = frozenset({"completed", "failed", "cancelled"})
 """The statuses of a run that is over."""
 

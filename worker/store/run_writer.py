@@ -33,10 +33,11 @@ from ..errors import InfrastructureError
 from ..process import metrics
 from .commits import PUBLISHED_MS, DueRuns, approve_ms, promises_due
 from .definition import FORMAT, gather_counts, pack_definition, pack_lane
-from .entries import LOOP, Entry, read_entry
+from .entries import Entry, read_entry
 from .held_calls import AuditRecord
 from .keys import (
     ENDED_STATUSES,
+    LOOP,
     Condition,
     Field,
     Fields,

@@ -41,9 +41,9 @@ from ..limits import (
 from .commits import DueRuns
 from .connections import connect, redis_errors
 from .definition import places_in
-from .entries import LOOP, moment_ms, read_entry
+from .entries import moment_ms, read_entry
 from .held_calls import audit_record
-from .keys import Condition, Field, Keys, Kind, active_runs, probes, processes
+from .keys import LOOP, Condition, Field, Keys, Kind, active_runs, probes, processes
 from .living import silent_processes
 from .run_list import RunList
 from .run_store import RunStore

@@ -21,8 +21,8 @@ from ...protocol.engine.loop import Answered, LoopEnded, RequestRecorded
 from .. import limits
 from ..broker.attempts import CallId, TracePlace, call_span, part_span, place_of_run
 from ..store.definition import Definition, unpack_lane
-from ..store.entries import LOOP, Entry, RunStatusChanged, moment_ms
-from ..store.keys import ENDED_STATUSES
+from ..store.entries import Entry, RunStatusChanged, moment_ms
+from ..store.keys import ENDED_STATUSES, LOOP
 from ..store.run_list import DELEGATE, PARENT, TRACE
 from ..store.scripts import Code
 

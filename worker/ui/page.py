@@ -39,9 +39,9 @@ from ..client.people import PlanControl
 from ..client.results import Descendants, Result, RunStatus, run_status, status_of
 from ..errors import BadQuery, NoSuchAnswer
 from ..store.connections import redis_errors
-from ..store.entries import LOOP, read_entry
+from ..store.entries import read_entry
 from ..store.held_calls import read_held
-from ..store.keys import ENDED_STATUSES
+from ..store.keys import ENDED_STATUSES, LOOP
 from ..store.run_store import RunStore
 from ..store.scripts import iso_date, server_ms
 from .instances import call, instance, instances, place

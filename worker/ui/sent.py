@@ -30,7 +30,8 @@ from .. import limits
 from ..broker.attempts import Seen
 from ..errors import NoLoop, NoSuchCall, NoSuchTick
 from ..store.definition import Definition, LaneRecord
-from ..store.entries import LOOP, Entry, follow, id_key, moment_ms
+from ..store.entries import Entry, follow, id_key, moment_ms
+from ..store.keys import LOOP
 from ..store.lane import gathers_of
 from ..store.state import RunState
 from .drawing import WORST_FIRST, Node, draw, layers_of
