@@ -49,6 +49,15 @@ def unnest(value: Any, path: Path) -> Any:
     return value
 
 
+def leaves(value: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The values in nested objects that are no objects, each with its path; an empty object has none."""
+    if not isinstance(value, dict):
+        yield at, value
+        return
+    for key, item in value.items():
+        yield from leaves(item, (*at, key))
+
+
 def copied(value: Any) -> Any:
     """A deep copy of a JSON value."""
     if isinstance(value, dict):

@@ -20,7 +20,7 @@ from ..schemas import SchemaError, compiled, conjuncts, excerpt
 from ..schemas.algebra import Algebra, described
 from ..schemas.costs import EXCEEDED
 from ..schemas.validation import holds_expression
-from ..schemas.walk import admits_name, reference_to
+from ..schemas.walk import admits_name, all_of, properties_in, reference_to
 from ..state.labels import Labels, marks_of
 from .call import Call
 from .meta_properties import RESULT, WHO
@@ -187,12 +187,10 @@ def contradictions(tool: Tool, signature: Tool) -> Iterator[Problem]:
 def _parameters(tool: Tool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The schema of each parameter, by name, and the schemas of the tool that name parameters."""
     parts = conjuncts((tool.document,), tool.document)
-    named: dict[str, list[Any]] = {}
-    for part in parts:
-        for name in (*part.get("properties", ()), *part.get("required", ())):
-            if not name.startswith("_"):
-                named.setdefault(name, []).append(part.get("properties", {}).get(name, True))
-    return {name: {"allOf": said} if len(said) > 1 else said[0] for name, said in named.items()}, parts
+    named = properties_in(parts)
+    for name in (name for part in parts for name in part.get("required", ())):
+        named.setdefault(name, [True])
+    return {name: all_of(said) for name, said in named.items() if not name.startswith("_")}, parts
 
 
 # The toolbox: what a call may name, and which code runs it (SPEC R4.2, R4.2a).

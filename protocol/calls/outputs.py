@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ..errors import ExpressionError, OutputError, Problem, pointer, segments
 from ..messages import TRUST, kind_of, read_data, riders, written_message
-from ..paths import MISSING, index_or_key, lookup, nest, type_name
+from ..paths import MISSING, index_or_key, leaves, lookup, nest, type_name
 from ..references import DAGGER, Expression, Path, Reference, parse_output_path
 from ..schemas import CompiledSchema, Schema, compiled, excerpt
 from ..schemas.walk import parts_at
@@ -60,9 +60,9 @@ def _pieces(operation: Operation, root: Any) -> Iterator[tuple[Path, Any]]:
     value, path = operation.value, operation.place.path
     match operation.method:
         case Method.MERGE:
-            yield from _leaves(value)
+            yield from leaves(value)
         case Method.SET if not path:  # other parts of the kind may come later
-            yield from _leaves(value)
+            yield from leaves(value)
         case Method.SET:
             yield (), value
         case Method.ASSIGN:
@@ -72,15 +72,6 @@ def _pieces(operation: Operation, root: Any) -> Iterator[tuple[Path, Any]]:
         case Method.CONCAT if isinstance(value, list):
             first = _length(root, path)
             yield from (((first + number,), item) for number, item in enumerate(value))
-
-
-def _leaves(value: Any, at: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Leaves of nested objects, each with its path."""
-    if not isinstance(value, dict):
-        yield at, value
-        return
-    for key, item in value.items():
-        yield from _leaves(item, (*at, key))
 
 
 def _keyed(path: Path, root: Any) -> Path:

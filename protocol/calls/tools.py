@@ -1,7 +1,7 @@
 """Tools: what their schemas admit and pin (SPEC R4.1, R8.1).
 
 A tool is a JSON Schema. Its properties are parameters; properties starting with `_` are meta-properties and constrain
-those of the call, wherever the schema applies to the call as a whole: `schemas.calls` says what keywords mean there.
+those of the call, wherever the schema applies to the call as a whole: `call_schema` says what keywords mean there.
 At the root meta-properties may also be next to `properties`, as the original documents write them.
 """
 

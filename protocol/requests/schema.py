@@ -466,7 +466,7 @@ class _CallSchema:
 
     @cached_property
     def _document(self) -> dict[str, Any]:
-        """The tool's schema as it speaks of calls (see `schemas.calls`), its properties in the order in which
+        """The tool's schema as it speaks of calls (see `call_schema`), its properties in the order in which
         they are declared.
         """
         assert isinstance(self._calls.document, dict)

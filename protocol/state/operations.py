@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from ..errors import Conflict
 from ..messages import ERROR, DataMessage, Message, is_written, read_data
-from ..paths import MISSING, type_name, unnest
+from ..paths import MISSING, leaves, type_name, unnest
 from ..references import Reference, parse_output_path
 
 
@@ -167,7 +167,7 @@ def replaced(operation: Operation) -> Iterator[tuple[str, ...]]:
         case (Method.ASSIGN, dict(value)):
             yield from ((*key, name) for name in value)
         case (Method.MERGE, value):
-            yield from _leaves(value, key)
+            yield from (place for place, _ in leaves(value, key))  # a deep merge replaces all but objects
 
 
 def touched(operation: Operation) -> Iterator[tuple[str, ...]]:
@@ -189,15 +189,6 @@ def _touched_by_joining(value: Any, key: tuple[str, ...], *, deep: bool) -> Iter
             yield from _touched_by_joining(item, (*key, name), deep=True)
         else:
             yield (*key, name)
-
-
-def _leaves(value: Any, key: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The places that a deep merge replaces: those of everything but objects."""
-    if not isinstance(value, dict):
-        yield key
-        return
-    for name, item in value.items():
-        yield from _leaves(item, (*key, name))
 
 
 def _fits(method: Method, base: Any, value: Any) -> bool:

@@ -161,7 +161,7 @@ class ReadableRun(Generic[OutputT]):
     ) -> Iterator[LogEntry]:
         """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends.
 
-        With `audit` also who did what to the run (see `worker.storage.audit`); with `every` also the ends of calls that
+        With `audit` also who did what to the run (see `AuditRecord`); with `every` also the ends of calls that
         left no message: sent and forgotten, skipped, notes of a model; with `ticks` also when each tick of a loop was
         asked and has ended. Raises `InstanceNotFound`.
         """

@@ -45,7 +45,7 @@ class Elements:
     """How many have ended, failed ones included."""
     failed: int = 0
     statuses: dict[int, Status] = field(default_factory=dict)
-    """How each has ended that has, by its number (see `protocol.calls.elements`)."""
+    """Ends of the elements that have ended, by number (see `protocol.calls.call`)."""
     codes: set[int | None] = field(default_factory=set)
     """The numbers of who has carried them out (see `codes`)."""
 
