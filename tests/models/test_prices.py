@@ -17,7 +17,7 @@ from acts_celery.broker_config import ConfiguredModel, Price
 from acts_celery.protocol.engine.costs import Estimate, dollars_of, nanodollars
 from acts_celery.protocol.requests.data_blocks import compact
 from acts_celery.worker.agent.prices import estimate_of, image_tokens, price_of, request_tokens
-from acts_celery.worker.registry.models import described, image_size
+from acts_celery.worker.registry.models import image_size, picture_fields
 
 # What requests cost in money: by a price that was given, else by the list of prices (SPEC R13.3).
 
@@ -130,7 +130,7 @@ def test_a_picture_is_shown_and_counts_as_the_largest_where_its_size_cannot_be_r
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "imagesize", None)
-    part = described(png(640, 480))
+    part = picture_fields(png(640, 480))
     assert part == {"media_type": "image/png", "bytes": len(png(640, 480))}
     message = {"role": "user", "content": [{"type": "file", "file": "a", **part, "digest": "d"}]}
     assert request_tokens([message], [CLAUDE]) >= image_tokens(CLAUDE, None)

@@ -316,7 +316,7 @@ def test_an_answer_that_cannot_be_read_is_not_quoted_where_others_may_read_the_e
         async def ask(self, request: ModelRequest) -> Answer:
             return Answer("I was told: " + request.messages[-1]["content"], "leaking", None)
 
-        def asked(self, _: str | None) -> list[ConfiguredModel]:
+        def with_fallbacks(self, _: str | None) -> list[ConfiguredModel]:
             return [ConfiguredModel(model="leaking:1")]
 
     context = [{"type": "text", "message": "the code is 4711"}]

@@ -282,7 +282,7 @@ class Models:
         if configured is None:
             what = "no model is configured" if name is None else f"no model {name!r} is configured"
             raise BadRequest(f"{what} on this worker: see ACTS_MODEL and ACTS_MODELS")
-        models = self._known.asked(name)
+        models = self._known.with_fallbacks(name)
         for each in models:
             if missing := missing_settings(each, request.config):
                 raise BadRequest(f"{each.model} has no {', '.join(missing)}: leave it out of config")
@@ -302,9 +302,9 @@ class Models:
             logger.warning("%s: %s", answer.model, finding)
         return answer
 
-    def asked(self, name: str | None) -> tuple[ConfiguredModel, ...]:
+    def with_fallbacks(self, name: str | None) -> tuple[ConfiguredModel, ...]:
         """The models that may answer a request to a model of that name."""
-        return self._known.asked(name)
+        return self._known.with_fallbacks(name)
 
     async def close(self) -> None:
         """Close the connections to all models."""

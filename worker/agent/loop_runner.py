@@ -26,7 +26,7 @@ from .. import limits
 from ..backoff import Backoff
 from ..broker.attempts import Attempt, CallId, Result, Retry
 from ..broker.messages import WRITTEN, Delivery, TaskMessage, tick_answer
-from ..registry.models import KnownModels, Unreachable, described
+from ..registry.models import KnownModels, Unreachable, picture_fields
 from ..runner.starting import waits
 from ..runner.step import Mailbox, Services
 from ..store.commits import Claim, Rest
@@ -184,7 +184,7 @@ class LoopRunner:
     async def _read_pictures(self, named: Sequence[str]) -> None:
         """Read the pictures of tools with these digests into the view, as far as they can be shown."""
         found = await self._services.log.files(self._view.run, named)
-        self._view.pictures |= {digest: described(found[digest]) if digest in found else None for digest in named}
+        self._view.pictures |= {digest: picture_fields(found[digest]) if digest in found else None for digest in named}
 
     async def _ask(self) -> bool:
         """Claim the current request, unless it is at work, and send it."""

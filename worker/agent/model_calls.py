@@ -53,7 +53,7 @@ async def solve(
             pay(_cost(models, request, error.answer))
         raise
     pay(_cost(models, request, answer))
-    output = _output(answer, has_texts=any(map(writes_texts, models.asked(request.config.get("model")))))
+    output = _output(answer, has_texts=any(map(writes_texts, models.with_fallbacks(request.config.get("model")))))
     if schema is None:
         return output
     names: Mapping[str, str] = config.get("choices") or {}
@@ -95,7 +95,7 @@ def _most_tokens(request: ModelRequest, asked: Sequence[ConfiguredModel]) -> tup
 
 
 def _cost(models: Models, request: ModelRequest, answer: Answer | None) -> dict[str, Any]:
-    asked = models.asked(request.config.get("model"))
+    asked = models.with_fallbacks(request.config.get("model"))
     estimate = estimate_of(asked, *_most_tokens(request, asked))
     if answer is None:
         return Cost.of_request(None, estimate).pack()

@@ -423,7 +423,7 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Reque
     if (sent := size + sent_bytes(messages)) > most_bytes:
         raise TooLarge(f"the request would have {sent} bytes, where {most_bytes} may be sent (ACTS_LIMIT_CALL_BYTES)")
     most = view.limits.max_output_tokens
-    asked = models.asked(config.get("model"))
+    asked = models.with_fallbacks(config.get("model"))
     tokens = _estimate(view, added, schema, asked)
     estimate = estimate_of(asked if view.limits.money is not None else (), tokens, most)
     return RequestRecorded(

@@ -31,7 +31,7 @@ from ...protocol.limits import has_control_characters
 from ...protocol.messages import DATA_TYPES, TRUST
 from .. import limits
 from ..errors import ActivitiesError, InvalidParameters
-from .signatures import described, parameters_schema, returns_schema
+from .signatures import parameters_schema, returns_schema, with_descriptions
 
 # Trust: an activity's `_trust` as its decorator and its signature declare it (SPEC R16.1).
 
@@ -432,10 +432,12 @@ def make_activity(function: Function, name: str | None, queue: str | None, polic
     returned = {"_output": result} if result else {}
     if tuple(parameters) == ("call", "context"):
         anything = {"type": "object", **({"properties": returned} if returned else {})}
-        return Activity(name, function, described(function, anything), (), takes_call=True, queue=queue, policy=policy)
+        return Activity(
+            name, function, with_descriptions(function, anything), (), takes_call=True, queue=queue, policy=policy
+        )
     scopes = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.name in DATA_TYPES)
     taken = [p for p in parameters.values() if p.name not in scopes]
-    schema = described(function, parameters_schema(name, function, taken))
+    schema = with_descriptions(function, parameters_schema(name, function, taken))
     if scopes:
         schema["properties"]["_scopes"] = {"type": "array", "items": {"enum": list(scopes)}, GRANTED: list(scopes)}
     schema["properties"] = {**schema["properties"], **returned}

@@ -412,7 +412,7 @@ class Connections:
         if own.sessions is None:
             table = SessionTable(connect_async(self._settings), self._settings.key_prefix)
             actor = Actor.of(self._settings)
-            own.sessions = RunSessions(table, self._settings.mcp, self._make(own), self._keep, actor)
+            own.sessions = RunSessions(table, self._settings.mcp, partial(self._of_run, own), self._keep, actor)
         return await own.sessions.call(attempt.id.run, name, tool, arguments)
 
     def to(self, name: str) -> Connection:
@@ -444,12 +444,10 @@ class Connections:
     def _own(self) -> _LoopConnections:
         return self._by_loop.setdefault(asyncio.get_running_loop(), _LoopConnections())
 
-    def _make(self, own: _LoopConnections) -> Callable[[str], Connection]:
-        def make(name: str) -> Connection:
-            server = self._settings.mcp[name]
-            return Connection(name, server, self._most_bytes, attempts=own.attempts[name], reopens=False)
-
-        return make
+    def _of_run(self, own: _LoopConnections, name: str) -> Connection:
+        """A new connection to a server for one run."""
+        server, attempts = self._settings.mcp[name], own.attempts[name]
+        return Connection(name, server, self._most_bytes, attempts, reopens=False)
 
     @property
     def _most_bytes(self) -> int:

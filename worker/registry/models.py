@@ -288,14 +288,14 @@ class KnownModels:
         """The models that are asked when that model does not answer."""
         yield from filter(None, map(self.find, model.fallbacks))
 
-    def asked(self, name: str | None) -> tuple[ConfiguredModel, ...]:
+    def with_fallbacks(self, name: str | None) -> tuple[ConfiguredModel, ...]:
         """The model of that name and its fallbacks; none where there is no such model."""
         found = self.find(name)
         return (found, *self.fallbacks(found)) if found is not None else ()
 
     def see_pictures(self, name: str | None) -> bool:
         """Whether the model of that name and all its fallbacks are shown pictures of tools."""
-        asked = self.asked(name)
+        asked = self.with_fallbacks(name)
         return bool(asked) and all(model.sees_pictures for model in asked)
 
     def configured(self) -> Iterator[ConfiguredModel]:
@@ -407,7 +407,7 @@ def valid_size(size: tuple[Any, Any]) -> Size | None:
     return (width, height) if is_size else None
 
 
-def described(content: bytes) -> Part | None:
+def picture_fields(content: bytes) -> Part | None:
     """The fields of a file part for a picture that a tool has answered; None where it cannot be shown."""
     media_type, size = picture_type(content), image_size(content)
     if media_type is None or (size is None and find_spec("imagesize") is not None):
@@ -419,8 +419,8 @@ def described(content: bytes) -> Part | None:
 def picture_message(
     shown: Iterable[tuple[str, str]], known: Mapping[str, Part | None], most_bytes: int
 ) -> dict[str, Any] | None:
-    """The message that shows pictures, each once, by their places and digests: those `known` (see `described`), of at
-    most `most_bytes` in base64.
+    """The message that shows pictures, each once, by their places and digests: those `known` (see `picture_fields`), of
+    at most `most_bytes` in base64.
     """
     content: list[Part] = []
     seen = set[str]()

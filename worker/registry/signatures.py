@@ -186,7 +186,7 @@ _SECTIONS = (":", "Args:", "Arguments:", "Parameters", "Returns:", "Raises:", "@
 """The beginnings of a docstring that has no text about the whole function."""
 
 
-def described(function: Callable[..., Any], schema: dict[str, Any]) -> dict[str, Any]:
+def with_descriptions(function: Callable[..., Any], schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of a function's parameters with the texts of its docstring: the first paragraph describes the whole,
     a section (as Google, NumPy, Sphinx or Epydoc have it) each parameter that has no description yet.
     """

@@ -101,7 +101,7 @@ class Checker:
         where none is given. Raises `protocol.Rejected`.
         """
         request = replace(read_request(value, self._known(**known)), explain=explained)
-        models = KnownModels(self._settings, self._registry).asked(request.config.get("model"))
+        models = KnownModels(self._settings, self._registry).with_fallbacks(request.config.get("model"))
         if wire is None:
             wire = models[0].wire if models else JSON
         request = replace(request, has_texts=any(map(agent().writes_texts, models)) if models else False)
@@ -315,7 +315,7 @@ class Checker:
             return
         known, is_limited = KnownModels(self._settings, self._registry), config.get("money") is not None
         for at, own in ((("config",), config), *owns.items()):
-            asked = known.asked(own.get("model") or config.get("model"))
+            asked = known.with_fallbacks(own.get("model") or config.get("model"))
             unpriced = [model.model for model in asked if agent().price_of(model, Usage(0, 0)) is None]
             if unpriced and (is_limited or own.get("money") is not None):
                 place = at if own.get("money") is not None else ("config",)

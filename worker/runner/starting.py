@@ -80,7 +80,7 @@ class CallBudget:
 
     def _estimate(self, call: Mapping[str, Any]) -> Estimate:
         """What a call's request may cost: in money, too, where that is limited. The first time it loads the prices."""
-        asked = self._models.asked(call["config"].get("model"))
+        asked = self._models.with_fallbacks(call["config"].get("model"))
         counts_money = self._limits is not None and self._limits.money is not None
         return agent().estimate(call, asked, counts_money=counts_money)
 
