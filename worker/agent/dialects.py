@@ -44,7 +44,7 @@ class _File(NamedTuple):
 
     media_type: str
     data: str
-    """In base64."""
+    """The bytes in base64."""
     name: str
 
     @property
@@ -105,7 +105,7 @@ def in_turns(messages: Iterable[Part], *, has_system: bool = True) -> list[dict[
 
 
 def _together(contents: Sequence[Any]) -> Any:
-    """What several messages say, as the content of one: a text, unless there are pictures or documents in it."""
+    """The contents of several messages as one: a text, unless there are pictures or documents in them."""
     parts = [part for content in contents for part in ([content] if isinstance(content, str) else content or ())]
     texts = [text for part in parts if (text := _text_of(part)) is not None]
     if len(texts) == len(parts):
@@ -180,7 +180,7 @@ REFUSABLE: Final[Mapping[str, re.Pattern[str]]] = {
     _TURNS: re.compile(r"roles? must alternate|alternate user|system message must be at the beginning", re.IGNORECASE),
     _SYSTEM: re.compile(r"system (role|prompt|message)s?\b.{0,40}\b(not|un)[ -]?support", re.IGNORECASE),
 }
-"""By the words of vLLM, llama.cpp, SGLang, Databricks, and of the chat templates of open models."""
+"""The words of refusals by vLLM, llama.cpp, SGLang, Databricks, and by the chat templates of open models."""
 
 
 class OpenAIChat(Dialect):

@@ -112,7 +112,7 @@ class Fitting:
             configured.enforce == "auto" and self._profile.has_json_mode
         )
         self._written: OrderedDict[str, WireSchema | str] = OrderedDict()
-        """By the schema: the one that is sent, or the reason why none is."""
+        """Schema to the one that is sent, or the reason why none is."""
 
     def fitted(self, request: ModelRequest) -> Fitted:
         """The request in the form in which it is sent."""

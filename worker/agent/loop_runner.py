@@ -51,7 +51,7 @@ _LOST: Final = Failure("WorkerLost", "the worker that asked the model was lost")
 
 
 class LoopRunner:
-    """One process's time with one run's loop."""
+    """The loop of one run, as long as one process drives it."""
 
     def __init__(self, services: Services, view: LoopView) -> None:
         self._services = services

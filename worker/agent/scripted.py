@@ -55,7 +55,7 @@ from .clients import without_key
 
 
 def difference(request: ModelRequest, recorded: Sequence[Mapping[str, Any]]) -> str:
-    """Where a request differs from the most similar recorded one; empty where none was recorded."""
+    """The first difference of a request from the most similar recorded one; empty where none was recorded."""
     if not recorded:
         return ""
     ours = _parts(request.shown)
@@ -72,7 +72,7 @@ def _parts(request: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _likeness(ours: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[float, bool]:
-    """How many messages are equal before the first that is not, and how similar that one is."""
+    """The number of equal messages before the first that differs, plus the similarity of that one."""
     pairs = [(name, ours.get(name, ""), theirs.get(name, "")) for name in {**ours, **theirs} if "message" in name]
     equal = next((at for at, (_, one, other) in enumerate(pairs) if one != other), len(pairs))
     _, one, other = pairs[equal] if equal < len(pairs) else ("", "", "")

@@ -78,17 +78,17 @@ class StreamedAnswer:
     model: str
     most_bytes: int
     most_tokens: int | None = None
-    """How many tokens it may have, where that is set."""
+    """The most tokens that it may have, where that is set."""
     usage: Usage | None = None
     finish: str | None = None
-    """Why it ended: `stop`, `length` or `content_filter`; None where the server has not said."""
+    """The reason of its end, `stop`, `length` or `content_filter`; None where the server has not said."""
     refusal: str = ""
     calls: CallAssembler | None = None
     """The function calls, where the tools go as functions: then the text is made of them."""
     has_stray_calls: bool = False
     """Whether functions are called though none were offered."""
     size: int = 0
-    """How many bytes have come."""
+    """The bytes that have come."""
     pieces: list[str] = field(default_factory=list)
     streamed_words: str = ""
     """Words next to calls that are still to be passed on."""
@@ -237,7 +237,7 @@ class StreamedAnswer:
 
 
 class Dialect(ABC):
-    """What differs between providers."""
+    """The way in which a provider takes requests and answers them."""
 
     sdk: ClassVar[str]
     """The name of the SDK's module, of the extra that brings it, and of the provider."""
@@ -250,7 +250,7 @@ class Dialect(ABC):
     settings: ClassVar[tuple[str, ...]]
     """The settings of `protocol.plan.config.SAMPLING` that the provider has."""
     refusable: ClassVar[Mapping[str, re.Pattern[str]]] = MappingProxyType({})
-    """What some endpoints of the provider refuse, by the words of the refusal: the names that `Fitted.without` has."""
+    """The parts of requests that some endpoints refuse, by name, and the words of such a refusal."""
 
     def response(self, client: Any, sent: Fitted, configured: ConfiguredModel) -> AbstractAsyncContextManager[Any]:
         """Send the request; entering gives the response. The body goes as it is: what the SDK has types for, it walks

@@ -225,7 +225,7 @@ class CallAssembler:
         """The calls that are written, in order."""
         self._text: list[str] = []
         self.size = 0
-        """How many bytes the calls have come to."""
+        """The bytes of the answer so far."""
         self._newest: dict[Hashable, FunctionCall] = {}
         """The newest call of each index, of each index with an id, and of each name."""
         self._last: FunctionCall | None = None

@@ -109,7 +109,7 @@ class UnenforcedPlace:
     """A place at which the provider does not enforce the schema; the answer is validated all the same."""
 
     tool: str | None
-    """None where it is in the output."""
+    """The tool whose calls have the place; None for the output."""
     place: str
     """The property, such as `note` or `customer.address`; empty where it is all of them."""
     reason: str
@@ -141,7 +141,7 @@ class Writer:
     rules: Rules
     definitions: Mapping[str, Any]
     reductions: Mapping[str, Reduction] = field(default_factory=dict)
-    """By tool."""
+    """Tool to its reduction."""
     needed: dict[str, Schema | None] = field(default_factory=dict)
     """The definitions that are referred to; None for one that is not written yet."""
     openings: list[UnenforcedPlace] = field(default_factory=list)
@@ -211,7 +211,7 @@ class Writer:
         return self._anything()
 
     def _anything(self) -> Schema:
-        """Any value: a scalar, or a JSON text of an object or a list."""
+        """A schema of any value: a scalar, or a JSON text of an object or a list."""
         if not self.rules.is_closed:
             return {}
         text = self._as_text("it may be anything", _SAY_A_TYPE)
@@ -242,7 +242,7 @@ class Writer:
         return {"$ref": reference}
 
     def _listed(self, values: list[Any]) -> Schema | None:
-        """One of several values; None where they cannot be listed."""
+        """A schema of listed values; None where they cannot be listed."""
         if not values or any(isinstance(value, dict | list) for value in values):
             return None
         types = list(dict.fromkeys(map(_type_of, values)))

@@ -432,9 +432,8 @@ def make_activity(function: Function, name: str | None, queue: str | None, polic
     returned = {"_output": result} if result else {}
     if tuple(parameters) == ("call", "context"):
         anything = {"type": "object", **({"properties": returned} if returned else {})}
-        return Activity(
-            name, function, with_descriptions(function, anything), (), takes_call=True, queue=queue, policy=policy
-        )
+        schema = with_descriptions(function, anything)
+        return Activity(name, function, schema, (), takes_call=True, queue=queue, policy=policy)
     scopes = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.name in DATA_TYPES)
     taken = [p for p in parameters.values() if p.name not in scopes]
     schema = with_descriptions(function, parameters_schema(name, function, taken))

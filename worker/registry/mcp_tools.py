@@ -102,13 +102,13 @@ _WRAPPED: Final = "result"
 
 @dataclass(frozen=True)
 class Declaration:
-    """One tool of a server, as the server lists it (`tools/list`)."""
+    """A tool of a server, as the server lists it (`tools/list`)."""
 
     fields: Mapping[str, Any]
     only_reads: bool = False
     """Whether the operator who admitted the tool says that it only reads (SPEC R16.8)."""
     fault: str = ""
-    """Why this is no declaration by the protocol."""
+    """The reason why this is no declaration by the protocol."""
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Declaration:
@@ -181,7 +181,7 @@ class Declaration:
         ]
 
     def _schema_of(self, key: str) -> Any:
-        """One of its schemas, of 2020-12, without annotations that are not of their type."""
+        """A schema of the tool as one of 2020-12, without annotations of wrong types."""
         if self.fields.get(key) is None:
             return None
         schema = copied(modern(self.fields[key]))
@@ -433,7 +433,7 @@ State = Literal["admitted", "new", "changed", "gone", "unfit"]
 
 @dataclass(frozen=True)
 class ToolAdmission:
-    """One tool as the server lists it now, and as it was admitted."""
+    """A tool as the server lists it now, and as it was admitted."""
 
     server: str
     live: Declaration | None

@@ -106,7 +106,7 @@ class Answer:
     model: str
     """The model's name as the provider reports it."""
     usage: Usage | None = None
-    """None where the provider does not say."""
+    """The tokens; None where the provider reports none."""
     duration_seconds: float = 0.0
     nanodollars: int | None = None
     """The cost, where a price is known, in billionths of a US dollar."""
@@ -181,7 +181,7 @@ def ignore(_: str | Reported) -> None:
 # | `InvalidAnswer` | no JSON, not what the schema demands, too large | the same |
 
 TOO_LONG: Final = "give the request less context (config.show_bytes cuts values) or less to write, or a larger model"
-"""What to do about `ContextTooLong`."""
+"""The remedy for `ContextTooLong`."""
 
 
 class ModelError(CallFailed):
