@@ -45,7 +45,7 @@ from ..broker.messages import (
 )
 from ..limits import MOST_RETRIES, most_of
 from ..registry.activities import Policy, Registry
-from ..registry.models import KnownModels, Reported, described, picture_message
+from ..registry.models import KnownModels, Reported, picture_fields, picture_message
 from ..store.definition import Definition
 from ..store.held_calls import Actor, AuditRecord
 from ..store.keys import ENDED_STATUSES
@@ -134,7 +134,7 @@ class Remote:
         asked = self._asked(start, execution, definition)
         config = request_config(definition.config, own.get("config") or {})
         context, shown = list(asked.context), self.pictures(start, execution, definition)
-        known = {digest: described(files[digest]) for _, digest in shown if digest in files}
+        known = {digest: picture_fields(files[digest]) for _, digest in shown if digest in files}
         room = int(self._settings.limit_call_bytes) // 2 - sent_bytes(context)
         if (message := picture_message(shown, known, room)) is not None:
             context.insert(len(context) - asked.is_rendered, message)  # a latent call comes last
