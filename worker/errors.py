@@ -78,8 +78,8 @@ class InstanceNotFound(NotPossibleNow):
     def __init__(self, run: str, instance: str, known: Sequence[str]) -> None:
         from ..protocol.errors import Speller
 
-        some = ", ".join(known[: limits.ERRORS_NAMED]) + (
-            f" and {len(known) - limits.ERRORS_NAMED} more" if len(known) > limits.ERRORS_NAMED else ""
+        some = ", ".join(known[: limits.INSTANCES_NAMED]) + (
+            f" and {len(known) - limits.INSTANCES_NAMED} more" if len(known) > limits.INSTANCES_NAMED else ""
         )
         meant = Speller().hint(instance, known) or f"; it has {some or 'none'}"
         super().__init__(f"run {run} has no instance {instance!r}{meant}")

@@ -133,8 +133,8 @@ class FairScheduling:
 
     def _use_up(self, turn: _Turn, ended: float) -> None:
         # In the turn itself no other had a chance to work.
-        is_alone = (turn.began or ended) - self._other > limits.FAIRNESS_LATELY_SECONDS
-        if not turn.is_over and turn.used > (limits.FAIRNESS_ALONE_SECONDS if is_alone else limits.TURN_SECONDS):
+        is_alone = (turn.began or ended) - self._other > limits.LATELY_SECONDS
+        if not turn.is_over and turn.used > (limits.TURN_ALONE_SECONDS if is_alone else limits.TURN_SECONDS):
             turn.is_over = True
             asyncio.get_running_loop().call_later(0 if is_alone else turn.used, self._begin, turn)
 
@@ -142,7 +142,7 @@ class FairScheduling:
         turn.is_over = False
         turn.used = 0.0
         turn.began = monotonic()
-        turn.let_in(limits.FAIRNESS_AT_ONCE)
+        turn.let_in(limits.LANES_AT_A_TURN)
 
 
 # Places that are shared fairly among keys, such as runs: none takes the last ones, and they are served in turn.
@@ -153,7 +153,7 @@ class FairScheduling:
 def may_hold_another(own: int, held: int, most: int) -> bool:
     """Whether a key that has `own` of the `held` places may have one more; there are `most`."""
     free = most - held
-    return free > 0 and (own == 0 or most < limits.FAIRNESS_FEW or own < limits.FAIRNESS_SHARE * (free - 1))
+    return free > 0 and (own == 0 or most < limits.FEW_PLACES or own < limits.SHARE_OF_FREE_PLACES * (free - 1))
 
 
 class FairPlaces(Generic[T]):
@@ -287,7 +287,7 @@ class LaneAdmission:
         """Whether nothing more is to be taken: a lane stands aside that may begin soon, or too many do."""
         now = monotonic()
         may_begin_soon = any(now - lane.since < limits.STUCK_SECONDS for lane in self._places.first_of_each())
-        return may_begin_soon or self._places.count_waiting() >= limits.MOST_ASIDE
+        return may_begin_soon or self._places.count_waiting() >= limits.LANES_ASIDE
 
     def take(self, run: str, lane: str | None, begin: Begin, drop: Callable[[], object]) -> None:
         """Begin a lane, or let it stand aside; one that stands there already is dropped.
@@ -333,13 +333,13 @@ def _nothing() -> None:
 # once. From the second one on, and where another death would be its last, a call begins only while no other such call
 # is at work in the process: the one that kills its worker dies alone, and the others end.
 #
-# A call that takes longer than `limits.TURN_SECONDS` lets the next one begin, so that long calls do not wait for each
-# other for hours. Calls that were never lost, or once, are not held up and hold nobody up.
+# A call that takes longer than `limits.QUARANTINE_SECONDS` lets the next one begin, so that long calls do not wait for
+# each other for hours. Calls that were never lost, or once, are not held up and hold nobody up.
 
 
 def alone_from(limit_attempts: int) -> int:
     """From how many deaths on a call begins alone, where so many end it."""
-    return max(1, min(limits.FAIRNESS_HARMLESS + 1, limit_attempts - 1))
+    return max(1, min(limits.HARMLESS_DEATHS + 1, limit_attempts - 1))
 
 
 class Quarantine:
@@ -400,7 +400,7 @@ class Turn:
 
     def come(self) -> None:
         """Let the call begin."""
-        self._end = asyncio.get_running_loop().call_later(limits.WORKER_FAIRNESS_ALONE_SECONDS, self.cancel)
+        self._end = asyncio.get_running_loop().call_later(limits.QUARANTINE_SECONDS, self.cancel)
         self._begin()
 
     def cancel(self) -> None:

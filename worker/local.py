@@ -294,7 +294,7 @@ def embedded_backend(
     """
     with EmbeddedServer() as server:
         urls = settings.with_embedded(broker_url=server.broker_url, redis_url=server.redis_url)
-        interval = min(settings.sweep_interval_seconds, limits.SWEEP_INTERVAL_SECONDS)
+        interval = min(settings.sweep_interval_seconds, limits.LOCAL_SWEEP_SECONDS)
         # The port of figures is that of the workers of this machine; this one is gone after a run.
         # No other worker will come, so no call waits for one whose code admits it.
         alone = {"sweep_interval_seconds": interval, "metrics_port": None, "contract_wait_seconds": 0}
@@ -384,7 +384,7 @@ class _Worker:
 
     def _last_words(self, code: int) -> str:
         lines = [line.strip() for line in self._written().decode(errors="replace").splitlines() if line.strip()]
-        told = lines[-1:] if lines and lines[-1].startswith("acts: ") else lines[-limits.TOLD_LINES :]
+        told = lines[-1:] if lines and lines[-1].startswith("acts: ") else lines[-limits.LAST_LOG_LINES :]
         said = " / ".join(line.removeprefix("acts: ") for line in told) or "it logged nothing"
         return f"the embedded worker ended (exit code {code}): {said}"
 

@@ -116,8 +116,8 @@ def _is_shown(name: str, value: Any) -> bool:
 
 def one_line(text: str) -> str:
     """The text with what cannot be seen written as Python does in a string, and cut where it is long."""
-    if len(text) > limits.LOGS_LONGEST:
-        text = f"{text[: limits.LOGS_LONGEST]} … ({len(text)} characters)"
+    if len(text) > limits.LONGEST_LOG_VALUE:
+        text = f"{text[: limits.LONGEST_LOG_VALUE]} … ({len(text)} characters)"
     return escaped(text)
 
 

@@ -135,7 +135,7 @@ class Duty:
 # restarts, connections are opened before the next one that is asked: those to the log are closed once more.
 #
 # Not for unix sockets, and not for the nodes of a cluster, whose connections redis-py keeps: there a command waits for
-# `connections.SILENT_SECONDS`.
+# `limits.REDIS_ANSWER_SECONDS`.
 
 
 _TOO_MANY: Final = "max number of clients"
@@ -163,7 +163,7 @@ def watch_connections() -> None:
             "looking for connections that were dropped",
             SilenceWatch().look,
             thread="acts-connections",
-            interval_seconds=limits.OUTAGES_INTERVAL_SECONDS,
+            interval_seconds=limits.PING_INTERVAL_SECONDS,
             passing=(RedisError, OSError),
         )
     duty.start()
@@ -226,7 +226,7 @@ class SilenceWatch:
         if address not in self._owing:
             asked.send_command("PING", check_health=False)
             self._owing.add(address)
-        if asked.can_read(timeout=limits.OUTAGES_ANSWER_SECONDS):
+        if asked.can_read(timeout=limits.PING_ANSWER_SECONDS):
             self._answered(address, asked)
             return
         another = _connection(of_threads)
@@ -280,8 +280,8 @@ def _is_of_broker(pool: Any) -> bool:
 def _connection(pool: Any) -> Any:
     """A connection as those of a pool, which is not in it and waits no longer."""
     waits = {
-        "socket_timeout": limits.OUTAGES_ANSWER_SECONDS,
-        "socket_connect_timeout": limits.OUTAGES_ANSWER_SECONDS,
+        "socket_timeout": limits.PING_ANSWER_SECONDS,
+        "socket_connect_timeout": limits.PING_ANSWER_SECONDS,
         "health_check_interval": 0,
     }
     # None of kombu's classes: those tell their channel when they are closed.
@@ -336,7 +336,7 @@ class Batcher(Generic[T, R]):
         self,
         send: Send[T],
         *,
-        most: int = limits.OUTAGES_MOST,
+        most: int = limits.BATCH_ITEMS,
         size_of: Callable[[T], int] = lambda item: 0,
         under_way: int = 1,
         passing: tuple[type[Exception], ...] = (),
@@ -388,7 +388,7 @@ class Batcher(Generic[T, R]):
         """What goes out together, at least one item."""
         batch: list[Waiting[T, R]] = []
         size = 0
-        while self._waiting and len(batch) < self._most and size < limits.OUTAGES_MOST_BYTES:
+        while self._waiting and len(batch) < self._most and size < limits.BATCH_BYTES:
             batch.append(self._waiting.popleft())
             size += self._size_of(batch[-1][0])
         return batch

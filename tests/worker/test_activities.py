@@ -915,7 +915,7 @@ def test_a_group_of_exceptions_names_the_first_of_what_failed() -> None:
 def test_functions_that_outlive_their_calls_are_told_of_and_so_many_are_the_last(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(threads, "MOST_LEFT_BEHIND", 3)
+    monkeypatch.setattr(threads, "THREADS_LEFT_BEHIND", 3)
     caplog.set_level(logging.WARNING)
 
     async def running() -> None:

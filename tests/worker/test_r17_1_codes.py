@@ -422,7 +422,7 @@ Decider._given_back = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 RESTING = f"""{NEW_GIVEN_BACK}
 from acts_celery.worker.broker import messages
 
-messages.SHORTEST_SECONDS = messages.MESSAGES_LONGEST_SECONDS = 3600.0
+messages.SHORTEST_REST_SECONDS = messages.LONGEST_REST_SECONDS = 3600.0
 """
 WIDER = (
     OLD_GIVEN_BACK.replace("twofold(n: int)", "twofold(n: int, note: str = '')")

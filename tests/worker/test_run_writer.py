@@ -45,7 +45,7 @@ class StallingWriter(RunWriter):
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acts_celery.worker.limits.RUN_WRITER_AT_ONCE", 2)
+    monkeypatch.setattr("acts_celery.worker.limits.VALUES_A_COMMAND", 2)
     monkeypatch.setattr("acts_celery.worker.limits.PART_WORDS", 1)
 
 
@@ -100,7 +100,7 @@ def test_a_writer_that_stalls_anywhere_leaves_the_run_of_the_one_that_took_over_
 def test_a_part_is_bounded_by_the_words_of_its_commands_and_not_by_their_number(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acts_celery.worker.limits.RUN_WRITER_AT_ONCE", 50)
+    monkeypatch.setattr("acts_celery.worker.limits.VALUES_A_COMMAND", 50)
     monkeypatch.setattr("acts_celery.worker.limits.PART_WORDS", 40)
     writer = StallingWriter(backend, lambda number: None)
     write(backend, writer, keys(backend, "bounded"))

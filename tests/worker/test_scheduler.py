@@ -34,7 +34,7 @@ from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.broker.messages import MESSAGE_FORMAT, RETURNED, Delivery, TaskMessage, unpack_envelope
 from acts_celery.worker.broker.remote_control import Cancellations
 from acts_celery.worker.broker.transport import ReportQueue
-from acts_celery.worker.limits import MESSAGES
+from acts_celery.worker.limits import MESSAGE_VERSION
 from acts_celery.worker.recovery.heartbeats import Presence
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.registry.activities import registry
@@ -602,7 +602,7 @@ def test_an_answer_that_is_not_awaited_any_more_is_not_taken_for_that_of_the_nex
 BOUNDED = """
 import sys
 from acts_celery.worker.runner import validating
-validating.limits.VALIDATING_MOST_BYTES, validating.limits.VALIDATING_MOST_SECONDS = {bytes}, {seconds}
+validating.limits.VALIDATOR_MEMORY_BYTES, validating.limits.VALIDATOR_SECONDS = {bytes}, {seconds}
 validating.verdict_of = lambda check: {work}
 validating.main()
 """
@@ -771,17 +771,18 @@ def test_a_message_of_another_format_goes_back_and_says_so_still(own: Backend) -
     run = own.client.submit(solution={"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]})
     queue = own.queue("instances")
     message = taken(own, queue)
-    message["headers"][MESSAGE_FORMAT] = MESSAGES + 1
+    message["headers"][MESSAGE_FORMAT] = MESSAGE_VERSION + 1
     own.redis.lpush(queue, json.dumps(message))
     with own.worker() as worker:
         heard(
             own,
-            f"left to other workers: the message has format {MESSAGES + 1} and this version reads {MESSAGES}",
+            f"left to other workers: the message has format {MESSAGE_VERSION + 1} "
+            f"and this version reads {MESSAGE_VERSION}",
         )
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(DEADLINE_SECONDS) == 0
     returned = taken(own, queue)
-    assert returned["headers"][MESSAGE_FORMAT] == MESSAGES + 1
+    assert returned["headers"][MESSAGE_FORMAT] == MESSAGE_VERSION + 1
     assert returned["headers"][RETURNED] >= 1
     assert returned["body"] == message["body"]
     del returned["headers"][MESSAGE_FORMAT]

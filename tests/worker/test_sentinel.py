@@ -292,7 +292,7 @@ def test_a_server_that_owes_an_answer_for_too_long_is_asked_again_on_another_con
     own: EmbeddedServer, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it answers late is taken for no other command's answer."""
-    monkeypatch.setattr("acts_celery.worker.limits.CONNECTIONS_SILENT_SECONDS", 0.2)
+    monkeypatch.setattr("acts_celery.worker.limits.REDIS_ANSWER_SECONDS", 0.2)
 
     async def ask(commands: GroupedCommands) -> list[Any]:
         await commands.execute("ECHO", "connected")

@@ -158,7 +158,7 @@ def test_a_script_is_carried_out_though_connections_are_swallowed_that_nobody_lo
     server: Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Nothing watches here."""
-    monkeypatch.setattr("acts_celery.worker.limits.CONNECTIONS_SILENT_SECONDS", 0.2)
+    monkeypatch.setattr("acts_celery.worker.limits.REDIS_ANSWER_SECONDS", 0.2)
 
     class Swallowed(GroupedCommands):
         async def execute(self, *command: Any) -> Any:

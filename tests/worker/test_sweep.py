@@ -33,7 +33,7 @@ from acts_celery.broker_config import (
 from acts_celery.worker.broker.consumer import InFlight, Publisher, keep_once
 from acts_celery.worker.broker.messages import TaskMessage, lane_task, pack, unpack
 from acts_celery.worker.broker.transport import BackendConnection, QueueOrder, ReportQueue, enveloped
-from acts_celery.worker.limits import CONSUMER_MOST_BYTES
+from acts_celery.worker.limits import MOST_BYTES_IN_HAND
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.store.connections import connect
@@ -590,7 +590,7 @@ def test_a_queue_of_which_much_is_in_hand_is_not_asked_until_some_of_it_is_answe
             reject_log_error=lambda *_: answer(),
         )
 
-    large = [message("heavy", CONSUMER_MOST_BYTES // 4) for _ in range(4)]
+    large = [message("heavy", MOST_BYTES_IN_HAND // 4) for _ in range(4)]
     for one in (*large, *(message("light", 1_000) for _ in range(1_000))):
         assert order.consume(2) == (["heavy", "light"] if one in large else ["light"])
         in_flight.add(one)

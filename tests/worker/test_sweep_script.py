@@ -21,7 +21,7 @@ from acts_celery.worker.broker.attempts import Attempt, CallId, Tokens
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.broker.messages import AttemptRef, Completion, Probe, Report, TaskMessage, Unanswered, pack
 from acts_celery.worker.broker.transport import ReportQueue
-from acts_celery.worker.limits import LONGEST_WHY, WAITING_MOST_UNANSWERED
+from acts_celery.worker.limits import LONGEST_WHY, UNANSWERED_OF_A_RUN
 from acts_celery.worker.recovery.heartbeats import HeartbeatWriter
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.runner.application import make_client_application
@@ -796,7 +796,7 @@ def test_a_request_that_was_not_answered_is_noted_until_its_call_has_ended(judge
 
 
 def test_of_requests_that_were_not_answered_only_true_and_not_too_many_are_noted(judged: Judged) -> None:
-    many = range(WAITING_MOST_UNANSWERED + 5)
+    many = range(UNANSWERED_OF_A_RUN + 5)
     judged.begin(len(many))
     for index in many:
         judged.send(index)
@@ -807,7 +807,7 @@ def test_of_requests_that_were_not_answered_only_true_and_not_too_many_are_noted
     refs = tuple(ref(1, index) for index in many)
     judged.reports.send(Report(begun=refs, unanswered=tuple(unanswered(1, index) for index in many)))
     judged.sweeper.sweep()
-    assert len(read_unanswered(RunStore(connect(judged.settings), judged.keys))) == WAITING_MOST_UNANSWERED
+    assert len(read_unanswered(RunStore(connect(judged.settings), judged.keys))) == UNANSWERED_OF_A_RUN
     too_long = unanswered()._replace(why="x" * (LONGEST_WHY + 1))
     judged.reports.send(Report(unanswered=(too_long,)))
     assert list(chain(*judged.reports.pages())) == []

@@ -458,7 +458,7 @@ async def probed(configured: ConfiguredModel, registry: Registry) -> str:
     if names is None:
         return f"{configured.model} can be loaded"
     if names and configured.name not in names:
-        shown = ", ".join(names[: limits.ASKING_SHOWN]) + (" …" if len(names) > limits.ASKING_SHOWN else "")
+        shown = ", ".join(names[: limits.MODELS_NAMED]) + (" …" if len(names) > limits.MODELS_NAMED else "")
         return f"{configured.model} answers, and lists no model {configured.name}, but {shown}"
     return f"{configured.model} answers"
 

@@ -61,7 +61,7 @@ class TracePlace:
         version, trace, span, flags, more = found.groups()
         if version == "ff" or (version == "00" and more) or not int(trace, 16) or not int(span, 16):
             return None
-        return cls(trace, span, bool(int(flags, 16) & limits.ATTEMPTS_SAMPLED))
+        return cls(trace, span, bool(int(flags, 16) & limits.SAMPLED_FLAG))
 
     @property
     def header(self) -> str:
@@ -317,12 +317,12 @@ class Tokens:
     def __init__(self, secret: bytes, born: str = "") -> None:
         self._secret = secret
         self._born = born
-        self._seal = lru_cache(limits.ATTEMPTS_RUNS_KEPT)(lambda run: seal_of(self.cancelling(run)))
+        self._seal = lru_cache(limits.SEALS_KEPT)(lambda run: seal_of(self.cancelling(run)))
 
     def of(self, run: str, lane: str, call: int, number: int, again: int = 0) -> str:
         """The token of an attempt at a call; `again` as in `Attempt`."""
         text = "\x1f".join((run, str(call), f"{number}+{again}" if again else str(number), lane)).encode()
-        return hmac.digest(self._secret, text, "sha256").hex()[: limits.ATTEMPTS_CHARACTERS]
+        return hmac.digest(self._secret, text, "sha256").hex()[: limits.TOKEN_CHARACTERS]
 
     def given(self, attempt: Attempt) -> Attempt:
         """Add the token of the attempt and the seal of its run."""
@@ -335,7 +335,7 @@ class Tokens:
     def admit_shown(self, run: str, lane: str, call: int, number: int, shown: str) -> bool:
         """Whether a report of an attempt shows the right token (see `shown_token`)."""
         again, _, token = shown.rpartition(".")
-        if again and not (again.isascii() and again.isdecimal() and len(again) <= limits.LONGEST_AGAIN):
+        if again and not (again.isascii() and again.isdecimal() and len(again) <= limits.MOST_DIGITS_OF_AGAIN):
             return False
         return self.agree(self.of(run, lane, call, number, int(again or 0)), token)
 
@@ -348,7 +348,7 @@ class Tokens:
     def of_probe(self, queue: str, published_ms: int) -> str:
         """The token of a probe: it comes out of its queue, and nowhere else."""
         text = f"\x1fprobe\x1f{published_ms}\x1f{queue}".encode()
-        return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[: limits.ATTEMPTS_CHARACTERS]
+        return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[: limits.TOKEN_CHARACTERS]
 
     def cancelling(self, run: str) -> str:
         """The key of a run's cancellation: shown when the run is cancelled, and not before (see `remote_control`)."""
@@ -381,7 +381,7 @@ def shown_token(attempt: Attempt) -> str:
 
 def seal_of(key: str) -> str:
     """What remote calls carry of the key of their run's cancellation: who has the seal cannot make the key."""
-    return hashlib.sha256(key.encode()).hexdigest()[: limits.ATTEMPTS_CHARACTERS]
+    return hashlib.sha256(key.encode()).hexdigest()[: limits.TOKEN_CHARACTERS]
 
 
 # OpenTelemetry, where the code around us uses it: the span that a submission is under, the one that code runs in.

@@ -38,14 +38,14 @@ from ..errors import InfrastructureError, MalformedMessage, QueueRefused
 from ..fairness import LaneAdmission
 from ..limits import (
     AWAY_SECONDS,
-    CONSUMER_ANSWER_SECONDS,
-    CONSUMER_BATCH,
-    CONSUMER_MOST_BYTES,
-    CONSUMER_MOST_KEPT,
     EVENTS_SECONDS,
+    FAIR_TURN_SECONDS,
     LARGE_BYTES,
     LONGEST_LANE,
+    MOST_BYTES_IN_HAND,
     MOST_KEPT_BYTES,
+    MOST_TASKS_KEPT,
+    PUBLISHED_AT_ONCE,
     limits_of,
 )
 from ..outages import Batcher, Outage
@@ -123,7 +123,7 @@ class InFlight:
 
     def is_full_of(self, queue: str) -> bool:
         """Whether so many bytes of a queue are in hand that nothing more is to be taken from it."""
-        return self._bytes[queue] >= CONSUMER_MOST_BYTES
+        return self._bytes[queue] >= MOST_BYTES_IN_HAND
 
 
 def _answered(*_: Any, **__: Any) -> None:
@@ -234,7 +234,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         """
         if self.hub and not self._is_turn_due and threading.get_ident() == self._thread:
             self._is_turn_due = True
-            self.hub.call_later(CONSUMER_ANSWER_SECONDS, self._turn)
+            self.hub.call_later(FAIR_TURN_SECONDS, self._turn)
         return super().call_soon(p, *arguments, **named)
 
     def _turn(self) -> None:
@@ -455,7 +455,7 @@ class Publisher:
         takes up a task looks into the log first.
         """
         refusals: list[QueueRefused] = []
-        for batch in batches(tasks, CONSUMER_BATCH):
+        for batch in batches(tasks, PUBLISHED_AT_ONCE):
             try:
                 self._publish(batch)
             except QueueRefused:
@@ -503,7 +503,7 @@ class Publisher:
     def _put(self, batch: list[TaskMessage]) -> None:
         with (
             self._app.producer_or_acquire() as producer,
-            producer.batch(CONSUMER_BATCH),
+            producer.batch(PUBLISHED_AT_ONCE),
             producer.connection._reraise_as_library_errors(),
         ):
             for task in enveloped(batch) if producer.connection.transport.driver_type == "redis" else batch:
@@ -565,7 +565,7 @@ class PublishBuffer:
         self._refused = refused
         self._batcher = Batcher[Batch, None](
             self._send_all,
-            most=CONSUMER_BATCH,
+            most=PUBLISHED_AT_ONCE,
             size_of=lambda batch: batch.size,
             passing=(InfrastructureError,),
             outage=Outage(logger, "publishing tasks"),
@@ -592,7 +592,7 @@ class PublishBuffer:
 
     def _has_room(self, count: int, size: int) -> bool:
         """Whether so many tasks of so many bytes are kept while the broker is away."""
-        return self._kept + count <= CONSUMER_MOST_KEPT and self._kept_bytes + size <= MOST_KEPT_BYTES
+        return self._kept + count <= MOST_TASKS_KEPT and self._kept_bytes + size <= MOST_KEPT_BYTES
 
     def _keep(self, count: int, size: int) -> None:
         self._kept += count

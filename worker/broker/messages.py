@@ -28,15 +28,15 @@ from ...protocol.state.labels import TRUSTED, Labels, label_problems
 from ..errors import MalformedMessage
 from ..limits import (
     BESIDE_BYTES,
+    LONGEST_GIVE_BACK_REASON,
+    LONGEST_REST_SECONDS,
+    LONGEST_RETRY_DELAY_SECONDS,
     LONGEST_TYPE,
     LONGEST_WHY,
-    MESSAGES_LONGEST_DELAY_SECONDS,
-    MESSAGES_LONGEST_NAME,
-    MESSAGES_LONGEST_REASON,
-    MESSAGES_LONGEST_SECONDS,
     MOST_PARTS,
     MOST_TOGETHER_BYTES,
-    SHORTEST_SECONDS,
+    NAME_CHARACTERS,
+    SHORTEST_REST_SECONDS,
 )
 from .attempts import (
     Attempt,
@@ -350,7 +350,7 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
         case {"value": value}:
             return Delivery(packed.attempt, Success(value, _cost(packed), packed.labels), packed.child)
         case {"type": str(type_), "message": str(message), "delay_seconds": float(delay)} if len(type_) <= LONGEST_TYPE:
-            if 0 <= delay <= MESSAGES_LONGEST_DELAY_SECONDS:
+            if 0 <= delay <= LONGEST_RETRY_DELAY_SECONDS:
                 is_given_back = packed.result.get("given_back") is True
                 return Delivery(packed.attempt, Retry(Failure(type_, message), delay, is_given_back))
         case {"type": str(type_), "message": str(message)} if len(packed.result) == 2 and len(type_) <= LONGEST_TYPE:
@@ -381,7 +381,7 @@ def attempt_in(data: object, limits: Limits) -> Attempt:
     return read_packed(_ANY_CALL, data, limits, limits.call_bytes).attempt
 
 
-_Seconds = Annotated[float, Field(ge=0, le=MESSAGES_LONGEST_DELAY_SECONDS, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(ge=0, le=LONGEST_RETRY_DELAY_SECONDS, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +411,7 @@ class _TickAnswer:
     answer: str | None = None
     words: str | None = None
     error: _TickError | None = None
-    model: Annotated[str, Field(max_length=MESSAGES_LONGEST_NAME)] | None = None
+    model: Annotated[str, Field(max_length=NAME_CHARACTERS)] | None = None
     usage: _TickUsage | None = None
     seconds: _Seconds | None = None
     nanodollars: Count | None = None
@@ -436,7 +436,7 @@ class _Cost:
 
     tokens: Count
     calls: Count | None = None
-    model: Annotated[str, Field(max_length=MESSAGES_LONGEST_NAME)] | None = None
+    model: Annotated[str, Field(max_length=NAME_CHARACTERS)] | None = None
     usage: _Usage | None = None
     seconds: _Seconds | None = None
     requests: Count | None = None
@@ -504,7 +504,7 @@ class Completion(NamedTuple):
     ref: AttemptRef
     error: tuple[Annotated[str, Field(max_length=LONGEST_TYPE)], str] | None = None
     """Type and message."""
-    delay_seconds: Annotated[float, Field(ge=0, le=MESSAGES_LONGEST_DELAY_SECONDS, allow_inf_nan=False)] | None = None
+    delay_seconds: Annotated[float, Field(ge=0, le=LONGEST_RETRY_DELAY_SECONDS, allow_inf_nan=False)] | None = None
     is_given_back: bool = False
     """Whether no code has run (SPEC R17.3)."""
 
@@ -539,7 +539,7 @@ AboutCall: TypeAlias = AttemptRef | Completion | Unanswered
 class Probe(NamedTuple):
     """What is sent through a queue: when it is taken, everything published there before was taken, too."""
 
-    queue: Annotated[str, Field(max_length=MESSAGES_LONGEST_NAME)]
+    queue: Annotated[str, Field(max_length=NAME_CHARACTERS)]
     published_ms: Count
     token: Token = ""
     """What shows that it was sent by a sweep (see `tokens`)."""
@@ -610,7 +610,7 @@ def unpack_probe(data: object, limits: Limits) -> Probe:
 
 def given_back(reason: str) -> Retry:
     """The end of an attempt that is given back, for that reason."""
-    return Retry(Failure(CONTRACT_CHANGED, shortened(reason, MESSAGES_LONGEST_REASON)), 0.0, is_given_back=True)
+    return Retry(Failure(CONTRACT_CHANGED, shortened(reason, LONGEST_GIVE_BACK_REASON)), 0.0, is_given_back=True)
 
 
 def unknown_code(what: str, name: str, worker: str) -> str:
@@ -633,5 +633,5 @@ def rest_of(failure: Failure, since_ms: int, now_ms: int, wait_seconds: float, *
         text = f"for {waited:.0f} s no worker took it (ACTS_CONTRACT_WAIT_SECONDS): {failure.message}"
         return Failure(CONTRACT_CHANGED, text, is_for_no_alternative=True)
     tried = min(waited, (now_ms - code_came_ms) / 1000)
-    rest = min(max(tried / 4, SHORTEST_SECONDS), MESSAGES_LONGEST_SECONDS) * random.uniform(0.75, 1.25)
+    rest = min(max(tried / 4, SHORTEST_REST_SECONDS), LONGEST_REST_SECONDS) * random.uniform(0.75, 1.25)
     return min(rest, wait_seconds - waited)

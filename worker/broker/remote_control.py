@@ -74,7 +74,7 @@ class Cancellations:
     def _stop(self, seal: str) -> None:
         with self._lock:
             self._runs[seal] = None
-            while len(self._runs) > limits.REMOTE_CONTROL_MOST:
+            while len(self._runs) > limits.CANCELLED_RUNS_KEPT:
                 self._runs.popitem(last=False)
             at_work = tuple(self._at_work.get(seal, ()))
         for stop in at_work:

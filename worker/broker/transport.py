@@ -55,16 +55,16 @@ from ...broker_config import (
 from ...protocol import Limits
 from ..errors import InfrastructureError, MalformedMessage, QueueRefused
 from ..limits import (
+    BROKER_WAIT_SECONDS,
+    BYTES_IN_A_MESSAGE,
     ENVELOPE_BYTES,
-    HEARTBEATS_PAGE,
+    EVENTS_AT_ONCE,
     LONGEST_ID,
-    MOST_BUFFERED,
     OUTDATED_SECONDS,
+    PUBLISHING_TRIES,
+    REPORTS_A_PAGE,
     SHARES_OF_CALLS,
-    TRANSPORT_LONGEST_WAIT_SECONDS,
-    TRANSPORT_MOST,
-    TRANSPORT_MOST_BYTES,
-    TRANSPORT_TRIES,
+    TASKS_IN_A_MESSAGE,
     limits_of,
 )
 from ..outages import watched
@@ -150,7 +150,7 @@ class BackendConnection(Connection):  # type: ignore[misc]  # kombu has no types
 
     def ensure_connection(self, *arguments: Any, **options: Any) -> Any:
         """Wait for the server and connect. Celery's workers would look again after 30 s where it was away for long."""
-        return super().ensure_connection(*arguments, **{"interval_max": TRANSPORT_LONGEST_WAIT_SECONDS, **options})
+        return super().ensure_connection(*arguments, **{"interval_max": BROKER_WAIT_SECONDS, **options})
 
     def Pool(self, limit: int | None = None, **_: Any) -> Any:
         """Return a pool of connections that are like this one."""
@@ -404,7 +404,7 @@ _names: Final = BoundedNames()
 class ThreadSafeDispatcher(EventDispatcher):  # type: ignore[misc]  # celery has no types
     """Celery's dispatcher, with a flush that loses nothing, and a larger buffer."""
 
-    def __init__(self, *arguments: Any, buffer_limit: int = MOST_BUFFERED, **options: Any) -> None:
+    def __init__(self, *arguments: Any, buffer_limit: int = EVENTS_AT_ONCE, **options: Any) -> None:
         super().__init__(*arguments, buffer_limit=buffer_limit, **options)
 
     def send(self, type: str, *arguments: Any, **fields: Any) -> None:
@@ -477,18 +477,18 @@ def enveloped(tasks: Iterable[TaskMessage]) -> Iterator[TaskMessage]:
         groups[task.task, task.queue, task.is_forgotten, task.returned, task.format].append(task)
     for (name, *_), group in groups.items():
         queued = max(len(group), *(task.queued for task in group))
-        size = max(1, min(TRANSPORT_MOST, queued // _SHARES.get(name, SHARES_OF_CALLS)))
+        size = max(1, min(TASKS_IN_A_MESSAGE, queued // _SHARES.get(name, SHARES_OF_CALLS)))
         for part in _parts(group, size):
             yield part[0] if len(part) == 1 else envelope_task(part)
 
 
 def _parts(tasks: Sequence[TaskMessage], size: int) -> Iterator[list[TaskMessage]]:
     part: list[TaskMessage] = []
-    free = TRANSPORT_MOST_BYTES
+    free = BYTES_IN_A_MESSAGE
     for task in tasks:
         if part and (len(part) == size or free < len(task.body)):
             yield part
-            part, free = [], TRANSPORT_MOST_BYTES
+            part, free = [], BYTES_IN_A_MESSAGE
         part.append(task)
         free -= len(task.body)
     yield part
@@ -606,7 +606,7 @@ def _is_permanent(error: BaseException) -> bool:
 def retry_while_unavailable(act: Callable[[], None]) -> None:
     """Do something again while the broker is away or full, for some minutes. Raises `InfrastructureError`."""
     retry_over_time(
-        act, InfrastructureError, max_retries=TRANSPORT_TRIES, interval_start=0.1, interval_step=0.2, interval_max=5
+        act, InfrastructureError, max_retries=PUBLISHING_TRIES, interval_start=0.1, interval_step=0.2, interval_max=5
     )
 
 
@@ -668,9 +668,9 @@ class ReportQueue:
             page_of = _peeked if connection.transport.driver_type == "redis" else _taken
             left = queue.queue_declare().message_count
             while left > 0:
-                with page_of(queue, min(left, HEARTBEATS_PAGE)) as bodies:
+                with page_of(queue, min(left, REPORTS_A_PAGE)) as bodies:
                     yield [report for body in bodies if (report := self._read(body)) is not None]
-                left = left - HEARTBEATS_PAGE if len(bodies) == min(left, HEARTBEATS_PAGE) else 0
+                left = left - REPORTS_A_PAGE if len(bodies) == min(left, REPORTS_A_PAGE) else 0
 
     def _read(self, body: object) -> Report | None:
         try:

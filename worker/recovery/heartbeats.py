@@ -47,13 +47,13 @@ from ..broker.transport import BackendConnection, ReportQueue, retry_while_unava
 from ..errors import InfrastructureError, MalformedMessage
 from ..fairness import Quarantine, alone_from
 from ..limits import (
-    HEARTBEATS_MOST_BYTES,
-    HEARTBEATS_MOST_NAMED,
-    HEARTBEATS_MOST_UNANSWERED,
-    LONGEST_INTERVAL_SECONDS,
+    ERROR_BYTES_IN_A_REPORT,
+    LONGEST_REPORT_INTERVAL_SECONDS,
     LONGEST_WHY,
-    MOST_WRITTEN,
     NOTICE_SECONDS,
+    SILENT_CALLS_NAMED,
+    SILENT_CALLS_WRITTEN,
+    UNANSWERED_IN_A_REPORT,
     limits_of,
 )
 from ..logs import JsonFormatter, MaskedFormatter, Masking
@@ -69,7 +69,7 @@ _REMOTE: Final = (EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE)
 
 def report_interval_seconds(settings: Settings) -> float:
     """How often a process reports what it has at work."""
-    return min(settings.lease_seconds / 3, LONGEST_INTERVAL_SECONDS)
+    return min(settings.lease_seconds / 3, LONGEST_REPORT_INTERVAL_SECONDS)
 
 
 class HeartbeatWriter:
@@ -202,9 +202,7 @@ class HeartbeatWriter:
                 begun = tuple(ref for ref in begun if ref == blocking)
             self._at_work.update(dict.fromkeys(begun, True))
             ended = tuple(self._ended)
-            waiting = [self._unanswered.pop(ref) for ref in begun if ref in self._unanswered][
-                :HEARTBEATS_MOST_UNANSWERED
-            ]
+            waiting = [self._unanswered.pop(ref) for ref in begun if ref in self._unanswered][:UNANSWERED_IN_A_REPORT]
         if begun or ended or reserved:
             unanswered = (one._replace(wait_ms=int(max(again - now, 0) * 1000)) for one, again in waiting)
             self._queue.send(Report(begun=begun, ended=ended, reserved=reserved, unanswered=tuple(unanswered)))
@@ -219,12 +217,12 @@ class HeartbeatWriter:
 
 def _merged(reports: Sequence[Report]) -> Iterator[Report]:
     """Merge reports into few, each as large as a report may be."""
-    merged, free = Report(), HEARTBEATS_MOST_BYTES
+    merged, free = Report(), ERROR_BYTES_IN_A_REPORT
     for report in reports:
         size = sum(len(text.encode()) for one in report.completed for text in one.error or ())
-        if free < min(size, HEARTBEATS_MOST_BYTES):
+        if free < min(size, ERROR_BYTES_IN_A_REPORT):
             yield merged
-            merged, free = Report(), HEARTBEATS_MOST_BYTES
+            merged, free = Report(), ERROR_BYTES_IN_A_REPORT
         merged += report
         free -= size
     yield merged
@@ -386,7 +384,7 @@ class Reporter:
         refs = [ref for is_begun, ref in taken if is_begun]
         if not self._is_silent and (taken or (no_presence_seconds and self._redis is not None)):
             self._is_silent = True
-            named = ", ".join(f"{ref.run}:{ref.call}" for ref in refs[:HEARTBEATS_MOST_NAMED])
+            named = ", ".join(f"{ref.run}:{ref.call}" for ref in refs[:SILENT_CALLS_NAMED])
             logger.warning(
                 "worker %s, process %d, has not reported for %.0f s and is alive: its calls stay with it. Code that "
                 "holds Python's lock (GIL) does this, or a lost connection%s",
@@ -397,7 +395,7 @@ class Reporter:
             )
         if no_presence_seconds and self._redis is not None:
             try:
-                calls = [(ref.run, f"{ref.lane}\x1f{ref.call}") for ref in refs[:MOST_WRITTEN]]
+                calls = [(ref.run, f"{ref.lane}\x1f{ref.call}") for ref in refs[:SILENT_CALLS_WRITTEN]]
                 own = (self._process, self._worker, self._pid)
                 Processes(self._redis, self._settings.key_prefix).note_silent(*own, no_presence_seconds, calls)
                 self._to_log.succeeded()

@@ -103,7 +103,7 @@ class HoldHook:
         self._url = settings.hold_webhook_url.get_secret_value()
         self._key = signing_key(settings.hold_webhook_secret.get_secret_value())
         self._pending = PendingWebhooks(redis, settings.key_prefix)
-        self._threads = ThreadPoolExecutor(limits.HOOKS_AT_ONCE, thread_name_prefix="acts-hold-hook")
+        self._threads = ThreadPoolExecutor(limits.WEBHOOKS_AT_ONCE, thread_name_prefix="acts-hold-hook")
         self._lock = Lock()
         self._waiting: set[tuple[str, str]] = set()
         self._is_down = False
@@ -112,7 +112,7 @@ class HoldHook:
     @property
     def room(self) -> int:
         """How many more calls it can take at present."""
-        return max(0, limits.OVERDUE_MOST_WAITING - len(self._waiting))
+        return max(0, limits.WEBHOOKS_WAITING - len(self._waiting))
 
     def post(self, run: str, members: Iterable[str]) -> None:
         """Post held calls of a run in threads; a later sweep hands in again what there is no room for."""
@@ -147,7 +147,7 @@ class HoldHook:
         import httpx
 
         if self._client is None:  # a redirect would carry the body elsewhere
-            self._client = httpx.Client(timeout=limits.OVERDUE_TIMEOUT_SECONDS, follow_redirects=False)
+            self._client = httpx.Client(timeout=limits.WEBHOOK_TIMEOUT_SECONDS, follow_redirects=False)
         id_, body = message_of(call)
         headers = signed_headers(self._key, id_, int(time.time()), body)
         try:
@@ -165,7 +165,7 @@ class HoldHook:
 
 def next_delay_ms(age_ms: int) -> int:
     """How long to wait for the next attempt, where a call has been held so long: each waits as long as all before."""
-    return int(min(max(limits.FIRST_DELAY_SECONDS * 1000, age_ms), limits.OVERDUE_LONGEST_DELAY_SECONDS * 1000))
+    return int(min(max(limits.WEBHOOK_FIRST_DELAY_SECONDS * 1000, age_ms), limits.WEBHOOK_LONGEST_DELAY_SECONDS * 1000))
 
 
 def message_of(call: HeldCall) -> tuple[str, bytes]:
@@ -396,4 +396,4 @@ class RunReaper:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[: limits.OVERDUE_MOST_NAMED]) + (", …" if len(names) > limits.OVERDUE_MOST_NAMED else "")
+    return ", ".join(names[: limits.LOST_CALLS_NAMED]) + (", …" if len(names) > limits.LOST_CALLS_NAMED else "")

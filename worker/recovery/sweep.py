@@ -193,8 +193,8 @@ def _in_request(one: AboutCall) -> tuple[Any, ...]:
 
 def _parts(of_run: _Reported) -> Iterator[_Reported]:
     """What is reported of a run as the script takes it, as much at a time as is allowed."""
-    for start in range(0, max(map(len, of_run.values())), limits.REPORTS_AT_ONCE):
-        some = slice(start, start + limits.REPORTS_AT_ONCE)
+    for start in range(0, max(map(len, of_run.values())), limits.REPORTED_CALLS_AT_ONCE):
+        some = slice(start, start + limits.REPORTED_CALLS_AT_ONCE)
         yield {what: [_in_request(one) for one in all_of_it[some]] for what, all_of_it in of_run.items()}
 
 
@@ -372,7 +372,7 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no
             url = redis_url_of(settings.require_broker())
             queues = None
             if url is not None:
-                broker = connect_once(settings, url, timeout_seconds=limits.BROKER_SECONDS)
+                broker = connect_once(settings, url, timeout_seconds=limits.QUEUE_NOTES_TIMEOUT_SECONDS)
                 queues = QueueNotes(log, broker, settings.key_prefix, queue_prefix(settings), names)
             self._sweeper = Sweeper(log, Publisher(parent.app), reports, settings, queues)
             self._sweeper.start()

@@ -36,7 +36,7 @@ from ..broker.attempts import Attempt, Result, Retry, enter, enter_place
 from ..broker.messages import given_back, pack, refused_by, unknown_code
 from ..errors import CallFailed, InvalidParameters
 from ..fairness import FairSemaphore
-from ..limits import CALLS_LONGEST_TEXT, CALLS_MOST_SHOWN, CALLS_SMALL, LONGEST_TYPE, MOST_LEFT_BEHIND
+from ..limits import LONGEST_ERROR_TEXT, LONGEST_TYPE, SMALL_INTEGER, THREADS_LEFT_BEHIND, TRACEBACKS_REMEMBERED
 from ..process import metrics
 from ..registry.activities import Activity, Policy, first_fault
 from ..registry.mcp_tools import McpError
@@ -133,7 +133,7 @@ class Threads:
         return value
 
     async def _ended(self, function: Callable[[], Any], timeout_seconds: float | None) -> Ended:
-        if self._left_behind >= MOST_LEFT_BEHIND:
+        if self._left_behind >= THREADS_LEFT_BEHIND:
             raise StuckThreads(
                 f"{self._left_behind} functions that outlived their calls are still at work in this process: "
                 "let them end by themselves in time, or restart the worker"
@@ -158,7 +158,7 @@ class Threads:
             logger.warning(
                 "%d functions outlived their calls and keep a thread each; from %d on no more are begun",
                 self._left_behind,
-                MOST_LEFT_BEHIND,
+                THREADS_LEFT_BEHIND,
             )
 
     def _begin(self, context: contextvars.Context, function: Callable[[], Any]) -> asyncio.Future[Ended]:
@@ -278,7 +278,7 @@ class _Reader:
             value is None
             or kind is bool
             or (kind is str and value.isascii())
-            or (kind is int and -CALLS_SMALL < value < CALLS_SMALL)
+            or (kind is int and -SMALL_INTEGER < value < SMALL_INTEGER)
         ):
             return value
         if not issubclass(kind, (str, int, float, NoneType)):
@@ -502,7 +502,7 @@ def _is_news(error: BaseException) -> bool:
     where = (type(error).__name__, frame.tb_frame.f_code.co_filename, frame.tb_lineno) if frame is not None else None
     if where in _shown:
         return False
-    if len(_shown) == CALLS_MOST_SHOWN:
+    if len(_shown) == TRACEBACKS_REMEMBERED:
         _shown.clear()
     _shown.add(where)
     return True
@@ -540,8 +540,8 @@ def _text(error: BaseException) -> str:
     except Exception:
         text = ""
     if first is not error:
-        text = f"{text[: CALLS_LONGEST_TEXT // 2]}, first {type(first).__name__[:LONGEST_TYPE]}: {_text(first)}"
-    return text.encode("utf-8", "replace").decode()[:CALLS_LONGEST_TEXT]
+        text = f"{text[: LONGEST_ERROR_TEXT // 2]}, first {type(first).__name__[:LONGEST_TYPE]}: {_text(first)}"
+    return text.encode("utf-8", "replace").decode()[:LONGEST_ERROR_TEXT]
 
 
 # Whether the code of this worker fits a call that may have been checked under another contract (SPEC R17.3).

@@ -391,10 +391,10 @@ class Validator:
 
     async def verdict(self, check: Check) -> list[Problem]:
         """Have the validator's process make a check, and read its answer; the caller holds the place."""
-        for _ in range(limits.MOST_DEATHS):
+        for _ in range(limits.VALIDATOR_DEATHS):
             if self._process is None:
                 try:
-                    self._process = await begun(_PROGRAM, limits.CHECKING_MOST_ANSWERED)
+                    self._process = await begun(_PROGRAM, limits.VALIDATOR_ANSWER_BYTES)
                 except _DIED as error:
                     logger.warning("no process for heavy checks can be begun (%r): one is made on the loop", error)
                     return verdict_of(check)

@@ -14,7 +14,7 @@ from ...protocol.engine.events import Decision, Failure, FanOut, Hold, Outcome, 
 from ...protocol.schemas.validation import OffloadedChecks
 from ..broker.attempts import Attempt, CallId, Result, Retry
 from ..broker.messages import lane_task, pack, rest_of
-from ..limits import STEP_MOST, STEP_MOST_BYTES
+from ..limits import BYTES_A_STEP, OUTCOMES_A_STEP
 from ..registry.activities import Activity, Delegate
 from ..store.commits import Delegated, Rest
 from ..store.entries import Spent
@@ -136,12 +136,12 @@ class Decider:
         now = date_now()
         while not self._of_calls.asked and not step.is_full:
             with self._of_calls:
-                decisions = lane.execution.decide(now, most=STEP_MOST - len(step))
+                decisions = lane.execution.decide(now, most=OUTCOMES_A_STEP - len(step))
             if not decisions:
                 break
             self._of_calls.found.clear()
             for decision in decisions:
-                if step.load >= STEP_MOST_BYTES and _is_written(decision):
+                if step.load >= BYTES_A_STEP and _is_written(decision):
                     lane.execution.reconsider(decision.call.index)
                     continue
                 if isinstance(decision, Start):

@@ -239,7 +239,7 @@ class LaneRunner:
     def _note_ends(self, outcomes: Sequence[Outcome], committed: Committed) -> None:
         ended = count_ended(outcomes, committed, self._execution)
         failed = [outcome for outcome in ended if outcome.status is Status.FAILED]
-        for outcome in failed[: limits.MOST_FAILED - len(self.failed)]:
+        for outcome in failed[: limits.FAILED_CALLS_KEPT - len(self.failed)]:
             self.failed.append(f"{self._id(outcome.index)}: {(outcome.error or {}).get('type')}")
 
     def _reconsider(self, starts: Sequence[Start], committed: Committed) -> None:
@@ -267,7 +267,7 @@ class LaneRunner:
                 size += len(begun.body)
             elif begun is not None:
                 self._decider.results.append((attempt, begun))
-            if size >= limits.STEP_MOST_BYTES:
+            if size >= limits.BYTES_A_STEP:
                 await self._services.publish(messages)
                 messages, size = [], 0
         return messages

@@ -36,12 +36,12 @@ from ..broker.transport import ReportQueue
 from ..fairness import FairScheduling, Quarantine
 from ..health_file import Health, remove_dead
 from ..limits import (
+    HEALTH_INTERVAL_SECONDS,
     PUBLISHED_SECONDS,
     RUNTIME_CLOSING_SECONDS,
-    RUNTIME_INTERVAL_SECONDS,
-    RUNTIME_LATELY_SECONDS,
-    RUNTIME_MADE,
-    RUNTIME_MOST_STARTS,
+    STARTS_BEFORE_A_PROBLEM,
+    STARTS_COUNTED_SECONDS,
+    YOUNG_OBJECTS,
     limits_of,
 )
 from ..outages import Batcher, on_threads, watch_connections
@@ -389,7 +389,7 @@ class GarbageStep(bootsteps.Step):  # type: ignore[misc]  # celery has no types
     def __init__(self, parent: WorkController, **options: object) -> None:
         super().__init__(parent, **options)
         gc.freeze()
-        gc.set_threshold(RUNTIME_MADE, *gc.get_threshold()[1:])
+        gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
 
 
 # The health of a worker process: shown by `celery inspect stats`, and written to a file that `acts health` reads.
@@ -398,7 +398,7 @@ class GarbageStep(bootsteps.Step):  # type: ignore[misc]  # celery has no types
 # user of the broker that may not ask workers, as those of delegates, can read it all the same.
 
 
-_starts: Final[deque[float]] = deque(maxlen=RUNTIME_MOST_STARTS + 1)
+_starts: Final[deque[float]] = deque(maxlen=STARTS_BEFORE_A_PROBLEM + 1)
 """When this process has begun to take messages, lately. One that begins again and again takes none."""
 
 
@@ -421,7 +421,7 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
         _starts.append(time.monotonic())
         if self._folder is not None:
             self._write(consumer, tidies=True)
-            self._timer = consumer.timer.call_repeatedly(RUNTIME_INTERVAL_SECONDS, self._write, (consumer,))
+            self._timer = consumer.timer.call_repeatedly(HEALTH_INTERVAL_SECONDS, self._write, (consumer,))
 
     def stop(self, consumer: Consumer) -> None:
         """Called by the consumer when it has lost its connection, or is stopped."""
@@ -472,8 +472,8 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
             found["the event loop"] = "is blocked by an activity"
         if not self._is_written:
             found["its file"] = "cannot be written (ACTS_HEALTH_FOLDER)"
-        if len(_starts) > RUNTIME_MOST_STARTS and time.monotonic() - _starts[0] < RUNTIME_LATELY_SECONDS:
+        if len(_starts) > STARTS_BEFORE_A_PROBLEM and time.monotonic() - _starts[0] < STARTS_COUNTED_SECONDS:
             found["its connection to the broker"] = (
-                f"began anew {RUNTIME_MOST_STARTS} times within {RUNTIME_LATELY_SECONDS:g} s"
+                f"began anew {STARTS_BEFORE_A_PROBLEM} times within {STARTS_COUNTED_SECONDS:g} s"
             )
         return found

@@ -52,7 +52,7 @@ class Scheduler:
         self._openings: dict[LaneId, asyncio.Event] = {}
         """Lanes that are being read, each with what is set when that has ended."""
         self._left = Recent[LaneId, View](
-            limits.MOST_LEFT, most_bytes=limits.MOST_LEFT_BYTES, longest_seconds=limits.LEFT_SECONDS
+            limits.LANES_KEPT, most_bytes=limits.LANES_KEPT_BYTES, longest_seconds=limits.LANES_KEPT_SECONDS
         )
         """The views of lanes that were left: a result that comes soon needs no reading."""
         self._suspect = asyncio.Lock()
@@ -285,9 +285,9 @@ _DELAY: Final = Backoff(0.05, 1.0, jitter=True)
 
 def require_message_format(request: Mapping[str, Any]) -> None:
     """Raise `OtherFormat` where a message says that it has another format than ours."""
-    number = request.get(MESSAGE_FORMAT, limits.MESSAGES)
-    if number != limits.MESSAGES and isinstance(number, int):
-        raise OtherFormat(f"the message has format {number} and this version reads {limits.MESSAGES}")
+    number = request.get(MESSAGE_FORMAT, limits.MESSAGE_VERSION)
+    if number != limits.MESSAGE_VERSION and isinstance(number, int):
+        raise OtherFormat(f"the message has format {number} and this version reads {limits.MESSAGE_VERSION}")
 
 
 def task_of(name: str, request: Mapping[str, Any], arguments: Sequence[object]) -> TaskMessage | None:
@@ -310,14 +310,12 @@ class Returns:
 
     def give_back(self, task: TaskMessage, reason: OtherFormat) -> None:
         """Give back a task, for this reason; one that was given back for a minute is dropped."""
-        if task.returned >= limits.MOST_TIMES:
+        if task.returned >= limits.MOST_RETURNS:
             logger.warning("a task of %r is dropped, since no worker reads it: %s", task.queue, reason)
             return
         if not task.returned:
             logger.warning("a task of %r is left to other workers: %s", task.queue, reason)
-        waiting = asyncio.ensure_future(
-            self._publish_later(task, at_once=len(self._waiting) >= limits.SCHEDULER_MOST_KEPT)
-        )
+        waiting = asyncio.ensure_future(self._publish_later(task, at_once=len(self._waiting) >= limits.RETURNS_WAITING))
         self._waiting.add(waiting)
         waiting.add_done_callback(self._waiting.discard)
 

@@ -290,7 +290,7 @@ class Starter:
         except Conflict as conflict:
             return Failure("Conflict", str(conflict))
         except (RedisError, TakenOver) as error:  # one that is taken over finds the other's run the next time
-            return Retry(Failure("Unavailable", str(error)), limits.UNAVAILABLE_SECONDS)
+            return Retry(Failure("Unavailable", str(error)), limits.CHILD_RETRY_SECONDS)
         if isinstance(started, Started):
             queue = self._services.settings.queue_instances
             await self._services.publish([lane_task(started.run, lane or None, queue) for lane in started.lanes])

@@ -21,12 +21,12 @@ from ..broker.attempts import Seen
 from ..broker.messages import Delivery, TaskMessage
 from ..fairness import FairScheduling, FairSemaphore, Quarantine, Turn
 from ..limits import (
+    BYTES_A_STEP,
     CLOCKS_DIFFER_SECONDS,
     HEAVY_AT_ONCE,
-    RUNNER_STEP_MOST,
-    RUNNER_STEP_MOST_BYTES,
-    STEP_MOST,
-    STEP_MOST_BYTES,
+    OUTCOMES_A_STEP,
+    RUNS_KEPT,
+    RUNS_KEPT_BYTES,
 )
 from ..process import metrics
 from ..recovery.heartbeats import Presence
@@ -85,7 +85,7 @@ class Step:
     @property
     def is_full(self) -> bool:
         """Whether nothing more is to be added."""
-        return len(self) >= STEP_MOST or self.load >= STEP_MOST_BYTES or self.meter.units - self.worked >= STEP_WORK
+        return len(self) >= OUTCOMES_A_STEP or self.load >= BYTES_A_STEP or self.meter.units - self.worked >= STEP_WORK
 
     def endings(self, execution: Execution, waking: Collection[int]) -> list[Ending]:
         """The outcomes, with what is written beside them; for those in `waking` parked lanes wait."""
@@ -340,7 +340,7 @@ class Views:
         self._log = log
         self._limits = limits
         self._said_here = said_here
-        self._views = Recent[str, asyncio.Future[RunView]](RUNNER_STEP_MOST, most_bytes=RUNNER_STEP_MOST_BYTES)
+        self._views = Recent[str, asyncio.Future[RunView]](RUNS_KEPT, most_bytes=RUNS_KEPT_BYTES)
 
     async def run(self, run: str) -> RunView:
         """The view of a run; those who ask at the same time wait for one reading. Raises `RunGone`."""
@@ -358,9 +358,7 @@ class Views:
         except Exception:
             self._views.pop(run)
             raise
-        self._views.put(
-            run, opening, min(view.size, RUNNER_STEP_MOST_BYTES)
-        )  # the largest one is kept while it is in use
+        self._views.put(run, opening, min(view.size, RUNS_KEPT_BYTES))  # the largest one is kept while it is in use
         return view, read[0] if read else None
 
     def forget(self, run: str) -> None:

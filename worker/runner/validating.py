@@ -19,14 +19,14 @@ from .. import limits
 
 def main() -> None:
     """Answer until the input ends."""
-    os.nice(limits.VALIDATING_NICENESS)
+    os.nice(limits.VALIDATOR_NICENESS)
     with suppress(ValueError, OSError):  # not every system bounds it
-        resource.setrlimit(resource.RLIMIT_AS, (limits.VALIDATING_MOST_BYTES, limits.VALIDATING_MOST_BYTES))
+        resource.setrlimit(resource.RLIMIT_AS, (limits.VALIDATOR_MEMORY_BYTES, limits.VALIDATOR_MEMORY_BYTES))
     lines = sys.stdin.buffer
     _tell(b"")
     while how := lines.readline().decode():
         check = Check(how, lines.readline().decode(), lines.readline().decode())
-        signal.setitimer(signal.ITIMER_PROF, limits.VALIDATING_MOST_SECONDS)  # it ends the process
+        signal.setitimer(signal.ITIMER_PROF, limits.VALIDATOR_SECONDS)  # it ends the process
         problems = [(problem.pointer, problem.message) for problem in verdict_of(check)]
         signal.setitimer(signal.ITIMER_PROF, 0)
         _tell(json.dumps(problems).encode())

@@ -256,7 +256,7 @@ class LoopCommitted:
 
 def _paid(cost: Mapping[str, Any]) -> list[int]:
     read = Cost.read(cost)
-    return [min(amount, limits.MOST_PAID) for amount in (read.tokens, read.nanodollars)]
+    return [min(amount, limits.LARGEST_COUNT) for amount in (read.tokens, read.nanodollars)]
 
 
 def milliseconds(seconds: float) -> int:

@@ -66,7 +66,7 @@ from .keys import secret
 _KEEPS: Final = "noeviction"
 _OPTIONS: Final[dict[str, Any]] = {
     "socket_connect_timeout": 5,
-    "socket_timeout": limits.CONNECTIONS_SILENT_SECONDS,
+    "socket_timeout": limits.REDIS_ANSWER_SECONDS,
     "socket_keepalive": True,
     "socket_keepalive_options": KEEPALIVE,
     "health_check_interval": 15,
@@ -168,7 +168,7 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
     few = {
         **_fitting(url, options),
         "parser_class": _AsyncParser,
-        "max_connections": limits.CONNECTIONS,
+        "max_connections": limits.REDIS_CONNECTIONS,
         "timeout": None,
     }
     pool = redis.asyncio.BlockingConnectionPool.from_url(url, **few)
@@ -315,7 +315,7 @@ class GroupedCommands:
         self._batcher = Batcher[Command, Any](
             self._ask,
             size_of=_size,
-            under_way=limits.CONNECTIONS_PIPELINES,
+            under_way=limits.PIPELINES,
             passing=PASSING,
             outage=Outage(logger, "a command to the log"),
         )
@@ -345,14 +345,14 @@ class GroupedCommands:
                     pipeline.execute_command(*command)
                 return await pipeline.execute(raise_on_error=False)
         try:
-            async with asyncio.timeout(limits.CONNECTIONS_SILENT_SECONDS) as silence:
+            async with asyncio.timeout(limits.REDIS_ANSWER_SECONDS) as silence:
                 connection = self._idle.pop() if self._idle else await self._redis.connection_pool.get_connection()  # type: ignore[no-untyped-call]  # redis has none here
                 try:
                     return await self._answers(connection, commands, silence)
                 finally:
                     self._idle.append(connection)  # one that has failed is closed, and connects anew
         except TimeoutError as error:
-            raise RedisTimeoutError(f"no answer for {limits.CONNECTIONS_SILENT_SECONDS} s") from error
+            raise RedisTimeoutError(f"no answer for {limits.REDIS_ANSWER_SECONDS} s") from error
 
     async def _answers(
         self, connection: AbstractConnection, commands: Sequence[Command], silence: asyncio.Timeout
@@ -364,7 +364,7 @@ class GroupedCommands:
         answers = []
         for command in commands:
             answers.append(await self._answer(connection, command[0]))
-            silence.reschedule(asyncio.get_running_loop().time() + limits.CONNECTIONS_SILENT_SECONDS)
+            silence.reschedule(asyncio.get_running_loop().time() + limits.REDIS_ANSWER_SECONDS)
         return answers
 
     async def _answer(self, connection: AbstractConnection, command: str) -> Any:
@@ -402,7 +402,7 @@ def _size(command: Command) -> int:
 
 def new_secret() -> bytes:
     """Bytes that cannot be guessed."""
-    return secrets.token_bytes(limits.CONNECTIONS_BYTES)
+    return secrets.token_bytes(limits.SECRET_BYTES)
 
 
 def read_tokens(redis: SyncRedis, prefix: str) -> Tokens:

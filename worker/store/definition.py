@@ -386,11 +386,11 @@ def unpack_definition(data: bytes, said_here: SaidHere | None = None) -> Definit
     """The definition, from its bytes; to be read only. Runs of one kind have the same bytes, and share what is compiled
     of them. Raises `OtherFormat`.
     """
-    read = _kept_definition if len(data) <= limits.KEPT_BYTES else _read_definition
+    read = _kept_definition if len(data) <= limits.KEPT_PLAN_BYTES else _read_definition
     return read(data, said_here)
 
 
-@lru_cache(limits.DEFINITION_MOST_KEPT)
+@lru_cache(limits.PLANS_KEPT)
 def _kept_definition(data: bytes, said_here: SaidHere | None) -> Definition:
     return _read_definition(data, said_here)
 

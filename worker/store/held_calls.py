@@ -112,7 +112,7 @@ def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[
 
 
 def _digest(call: CallId, entry: str, hold: bytes) -> str:
-    return hashlib.sha256(pack([call.run, call.member, entry, hold])).hexdigest()[: limits.HELD_CALLS_DIGEST]
+    return hashlib.sha256(pack([call.run, call.member, entry, hold])).hexdigest()[: limits.HELD_CALL_DIGEST_CHARACTERS]
 
 
 def _one(redis: Redis, keys: Keys, member: str) -> list[tuple[bytes, float]]:

@@ -133,7 +133,7 @@ def silent_processes(found: Mapping[bytes, bytes], now_ms: int) -> list[SilentPr
     for entry in found.values():
         try:
             written = unpack(entry)
-            if "silent" in written and abs(now_ms - int(written["at"])) < limits.SHOWN_MS:
+            if "silent" in written and abs(now_ms - int(written["at"])) < limits.SILENCE_SHOWN_MS:
                 silent.append(_silent(written, now_ms))
         except UNREADABLE:
             continue
@@ -169,7 +169,7 @@ class QueuedMessage(NamedTuple):
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             return cls("", 1, None)
         is_number = isinstance(tasks, int) and not isinstance(tasks, bool) and 0 < tasks <= limits.MOST_TASKS
-        is_time = isinstance(sent, int | float) and 0 <= sent <= limits.LIVING_LATEST
+        is_time = isinstance(sent, int | float) and 0 <= sent <= limits.LATEST_SECOND
         return cls(tag, tasks if is_number else 1, sent if is_time else None)
 
 
@@ -243,10 +243,10 @@ class QueueNotes:
         """Note it, if that was some seconds ago. Raises `RedisError`."""
         if time.monotonic() < self._next:
             return
-        self._next = time.monotonic() + limits.LIVING_INTERVAL_SECONDS
+        self._next = time.monotonic() + limits.QUEUE_NOTES_SECONDS
         with self._broker.pipeline(transaction=False) as pipeline:
             for key in self._keys.values():
-                pipeline.lrange(key, -limits.LIVING_SAMPLE, -1)
+                pipeline.lrange(key, -limits.QUEUE_SAMPLE, -1)
             ends: Any = pipeline.execute(raise_on_error=False)
         notes: dict[Any, Any] = {}
         for name, end in zip(self._keys, ends, strict=True):
@@ -336,7 +336,7 @@ class SessionTable:
 
     async def end(self, process: str) -> None:
         """Remove what a process that ends has said. Raises `RedisError`, `TimeoutError`."""
-        async with asyncio.timeout(limits.LIVING_WAIT_SECONDS):
+        async with asyncio.timeout(limits.SESSION_WAIT_SECONDS):
             for key in (session_process(self._prefix, process), session_messages(self._prefix, process)):
                 await self._redis.delete(key)  # not with others: what groups them may have ended
 
@@ -349,7 +349,7 @@ class SessionTable:
         key = session_messages(self._prefix, process)
         await asyncio.gather(
             self._commands.execute("RPUSH", key, message),
-            self._commands.execute("EXPIRE", key, limits.LIVING_KEPT_SECONDS),
+            self._commands.execute("EXPIRE", key, limits.SESSION_MESSAGES_SECONDS),
         )
 
     async def withdraw(self, process: str, message: bytes) -> bool:
@@ -360,8 +360,8 @@ class SessionTable:
         """The next message for a process; None where there is none for some seconds. Raises `RedisError`,
         `TimeoutError`.
         """
-        async with asyncio.timeout(3 * limits.LIVING_WAIT_SECONDS):
+        async with asyncio.timeout(3 * limits.SESSION_WAIT_SECONDS):
             found: Any = await self._redis.blpop(
-                [session_messages(self._prefix, process)], timeout=limits.LIVING_WAIT_SECONDS
+                [session_messages(self._prefix, process)], timeout=limits.SESSION_WAIT_SECONDS
             )
         return None if found is None else bytes(found[1])

@@ -23,7 +23,6 @@ from ..broker.attempts import CallId, Tokens, lane_token
 from ..broker.messages import unpack
 from ..fairness import alone_from
 from ..limits import (
-    CLIENT_PROGRESS_MOST,
     FEWEST_DRIVES,
     LOG_INSTANCES_AT_ONCE,
     LOG_PAGE,
@@ -32,6 +31,7 @@ from ..limits import (
     NO_LIMIT,
     PAGE_BYTES,
     PROGRESS_AT_ONCE,
+    PROGRESS_ENTRIES_AT_ONCE,
 )
 from ..process import metrics
 from .commits import Commit, Committed, LoopCommitted, milliseconds
@@ -421,7 +421,7 @@ class Streams:
         self._read_more()
 
     def _read_more(self) -> None:
-        while self._later and len(self._seen) < CLIENT_PROGRESS_MOST:
+        while self._later and len(self._seen) < PROGRESS_ENTRIES_AT_ONCE:
             self._seen.setdefault(self._later.popleft(), "0-0")
 
     @property

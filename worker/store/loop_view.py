@@ -26,7 +26,7 @@ from ...protocol.state.fold import Fold
 from ...protocol.state.labels import TRUSTED, Labels, marks_of
 from ..broker.attempts import Tokens
 from ..broker.messages import pack
-from ..limits import LOOP_VIEW_DIGEST, most_of
+from ..limits import LOOP_PLAN_DIGEST_CHARACTERS, most_of
 from .definition import Definition, SaidHere, unpack_definition
 from .entries import Entry, moment_ms
 from .keys import ENDED_STATUSES
@@ -321,7 +321,7 @@ class LoopView:
 
 def plan_of(calls: Sequence[Any]) -> Planned:
     """Calls as a plan to be approved, with the digest that names it (SPEC R13.7)."""
-    return Planned(list(calls), hashlib.sha256(pack(list(calls))).hexdigest()[:LOOP_VIEW_DIGEST])
+    return Planned(list(calls), hashlib.sha256(pack(list(calls))).hexdigest()[:LOOP_PLAN_DIGEST_CHARACTERS])
 
 
 def loop_limits(config: Mapping[str, Any], settings: Settings) -> LoopLimits:

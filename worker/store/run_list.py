@@ -26,12 +26,12 @@ from ..broker.attempts import Attempt, CallId, Tokens, TracePlace, place_of_run
 from ..broker.messages import Delivery, TaskMessage, delivery_task
 from ..limits import (
     CLAIM_SECONDS,
+    DEEPEST_CHILD,
+    ENDED_RUNS_CHECKED,
     HELD_SECONDS,
-    LOOKED_AFTER,
     LOOKED_AT,
-    MOST_OWNED_AT_ONCE,
-    RUN_LIST_AT_ONCE,
-    RUN_LIST_DEEPEST,
+    OWNED_RUNS_CHECKED,
+    RUNS_AT_ONCE,
     SUBMITTING_WAIT_SECONDS,
 )
 from .connections import GroupedCommands
@@ -175,7 +175,7 @@ def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
     """Read the owner of a run, or of the run above a child run; None if there is no owner, or no such run. Raises
     `RedisError`.
     """
-    for _ in range(RUN_LIST_DEEPEST):
+    for _ in range(DEEPEST_CHILD):
         [[owner, parent]] = RunList(redis, prefix).fields([run], OWNER, PARENT)
         if owner is not None or (above := Parent.read(parent)) is None:
             return owner
@@ -185,7 +185,7 @@ def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
 
 def top_of(redis: Redis, prefix: str, run: str) -> str:
     """Find the topmost run above a child run; the run itself if it is no child. Raises `RedisError`."""
-    for _ in range(RUN_LIST_DEEPEST):
+    for _ in range(DEEPEST_CHILD):
         [[parent]] = RunList(redis, prefix).fields([run], PARENT)
         if (above := Parent.read(parent)) is None:
             break
@@ -209,7 +209,7 @@ def note_child(redis: Redis, keys: Keys, above: str, milliseconds: int) -> None:
 def _note(redis: Redis, index: str, keys: Keys, milliseconds: int) -> None:
     with redis.pipeline(transaction=False) as pipeline:
         pipeline.zadd(index, {keys.run: milliseconds})
-        pipeline.zrange(index, 0, MOST_OWNED_AT_ONCE - 1)
+        pipeline.zrange(index, 0, OWNED_RUNS_CHECKED - 1)
         _, oldest = pipeline.execute()
     if absent := [name.decode() for name in _absent(redis, keys.prefix, oldest) if name.decode() != keys.run]:
         under_way = RunList(redis, keys.prefix).submitted(absent)  # one may be about to be written down
@@ -367,7 +367,7 @@ class RunList:
     def newest(self, owner: str | None = None, fields: Sequence[str] = ()) -> Iterator[tuple[str, State]]:
         """List every run, or an owner's runs, the newest first, each with its state or some fields of it."""
         asked = tuple(dict.fromkeys((*fields, OWNER, "status"))) if fields else ()
-        for page in batches(self._ids(owner), RUN_LIST_AT_ONCE):
+        for page in batches(self._ids(owner), RUNS_AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for run in page:
                     key = Keys(self._prefix, run).state
@@ -386,8 +386,8 @@ class RunList:
 
     def count_foreign(self) -> int:
         """Count the runs under way of a format that is not read."""
-        found, scanned = 0, self._redis.zscan_iter(active_runs(self._prefix), count=RUN_LIST_AT_ONCE)
-        for page in batches((name.decode() for name, _ in scanned), RUN_LIST_AT_ONCE):
+        found, scanned = 0, self._redis.zscan_iter(active_runs(self._prefix), count=RUNS_AT_ONCE)
+        for page in batches((name.decode() for name, _ in scanned), RUNS_AT_ONCE):
             formats = self.fields(page, "format")
             found += sum(number is not None and int(number) != FORMAT for [number] in formats)
         return found
@@ -397,7 +397,7 @@ class RunList:
         key = ended_runs(self._prefix)
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.zadd(key, dict(submitted))
-            pipeline.zrange(key, 0, LOOKED_AFTER + len(submitted) - 1)
+            pipeline.zrange(key, 0, ENDED_RUNS_CHECKED + len(submitted) - 1)
             _, oldest = pipeline.execute()
         if gone := _absent(self._redis, self._prefix, oldest):
             self._redis.zrem(key, *gone)
@@ -417,7 +417,7 @@ class RunList:
         last, passed = inf, set[str]()  # those of the last time
         while True:
             found: Any = self._redis.zrevrangebyscore(
-                key, last, since_ms, start=0, num=len(passed) + RUN_LIST_AT_ONCE, withscores=True
+                key, last, since_ms, start=0, num=len(passed) + RUNS_AT_ONCE, withscores=True
             )
             page = [pair for name, score in found if (pair := (score, name.decode()))[1] not in passed]
             if not page:

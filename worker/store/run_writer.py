@@ -204,7 +204,7 @@ class RunCopy:
         have something to wait for, and what the run's loop has taken (lua/budget.lua).
         """
         now_ms = server_ms(self._redis)
-        for some in batches(held, limits.RUN_WRITER_AT_ONCE):
+        for some in batches(held, limits.VALUES_A_COMMAND):
             self._redis.zadd(self._keys.held, dict.fromkeys(some, now_ms))
         self._push(self._keys.backlog, lanes)
         self._set(self._keys.gathers, gathers.items())
@@ -227,11 +227,11 @@ class RunCopy:
             to.xadd(self._keys.statuses, {"s": fields[Field.STATUS]}, id=id_)
 
     def _push(self, list_: str, values: Iterable[str]) -> None:
-        for some in batches(values, limits.RUN_WRITER_AT_ONCE):
+        for some in batches(values, limits.VALUES_A_COMMAND):
             self._redis.rpush(list_, *some)
 
     def _set(self, hash_: str, values: Iterable[tuple[Any, Any]]) -> None:
-        for some in batches(values, limits.RUN_WRITER_AT_ONCE):
+        for some in batches(values, limits.VALUES_A_COMMAND):
             self._redis.hset(hash_, mapping=dict(some))
 
 
@@ -354,7 +354,7 @@ class RunWriter:
 
     def mark_unpublished(self, run: str, lanes: Sequence[str]) -> None:
         """Have the next sweep publish lanes that the broker has not taken."""
-        for batch in batches(lanes, limits.RUN_WRITER_AT_ONCE):
+        for batch in batches(lanes, limits.VALUES_A_COMMAND):
             self._redis.zadd(self._keys(run).published, dict.fromkeys(batch, 0), xx=True)
         DueRuns(self._redis, self._settings.key_prefix).note(run)
 
@@ -381,7 +381,7 @@ class RunWriter:
         instances = plan.context.instances
         due = milliseconds + PUBLISHED_MS
         yield ["SET", keys.definition, pack_definition(plan)]
-        for batch in batches(instances, limits.RUN_WRITER_AT_ONCE):
+        for batch in batches(instances, limits.VALUES_A_COMMAND):
             yield ["RPUSH", keys.instances, *batch]
         ids, log = (f"{milliseconds}-{sequence}" for sequence in count()), keys.log
         last: dict[str, str] = {}
@@ -402,15 +402,15 @@ class RunWriter:
         left = plan.size + is_request - sum(map(len, sent.values()))
         if sent and not left:
             yield from _becoming(keys, next(ids), {Field.STATUS: ended})
-        for lanes in batches(last, limits.RUN_WRITER_AT_ONCE):
+        for lanes in batches(last, limits.VALUES_A_COMMAND):
             yield _setting(keys.lanes, {lane: f"{last[lane]}:0" for lane in lanes})
         if gathers := gather_counts(lane.gathers for lane in plan.lanes.values()):
             yield _setting(keys.gathers, dict(gathers))
         published, backlog = self._lanes(plan, sent)
-        for lanes in batches(published, limits.RUN_WRITER_AT_ONCE):
+        for lanes in batches(published, limits.VALUES_A_COMMAND):
             marks: Iterator[Value] = chain.from_iterable((due, lane) for lane in lanes)
             yield ["ZADD", keys.published, *marks]
-        for lanes in batches(backlog, limits.RUN_WRITER_AT_ONCE):
+        for lanes in batches(backlog, limits.VALUES_A_COMMAND):
             yield ["RPUSH", keys.backlog, *lanes]
         state: dict[str, Any] = {
             "format": FORMAT,
@@ -478,7 +478,7 @@ def _becoming(keys: Keys, id_: str, entry: Mapping[bytes, Value]) -> Iterator[Co
 def _sending(keys: Keys, sent: Sent, milliseconds: int) -> Iterator[Command]:
     """Make the commands that end calls which are sent and forgotten, and put them into the outbox (see commit.lua)."""
     tasks = {call.member: task for calls in sent.values() for call, task in calls}
-    for members in batches(tasks, limits.RUN_WRITER_AT_ONCE):
+    for members in batches(tasks, limits.VALUES_A_COMMAND):
         sending = (Condition(Kind.SENT, 1, 0, f"{milliseconds}/{tasks[member].queue}") for member in members)
         marks: Iterator[Value] = chain.from_iterable((milliseconds + limits.SENT_MS, member) for member in members)
         yield _setting(keys.calls, dict.fromkeys(members, Status.SENT.value))
@@ -505,7 +505,7 @@ def _parts(commands: Iterator[Command]) -> Iterator[list[list[str | bytes]]]:
         part.append([value if isinstance(value, (str, bytes)) else str(value) for value in command])
         words += len(command)
         size += sum(map(len, part[-1]))
-        if words >= limits.PART_WORDS or size >= limits.RUN_WRITER_PART_BYTES:
+        if words >= limits.PART_WORDS or size >= limits.PART_BYTES:
             yield part
             part, words, size = [], 0, 0
     if part:

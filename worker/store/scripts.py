@@ -46,7 +46,7 @@ class Source:
         return (keys,) if isinstance(keys, str) else _keys_of(self, keys)
 
 
-@lru_cache(limits.SCRIPTS_RUNS_KEPT)
+@lru_cache(limits.SCRIPT_KEYS_KEPT)
 def _keys_of(source: Source, keys: Keys) -> tuple[str, ...]:
     named = tuple(getattr(keys, name) for name in source.names)
     return (*named, *(key for key in keys.all if key not in named)) if source.takes_every else named
@@ -170,7 +170,7 @@ class ServerClock:
 
     def milliseconds(self) -> int:
         """Since the epoch. Raises `RedisError`."""
-        if time.monotonic() - self._asked > limits.SCRIPTS_ASKED_SECONDS:
+        if time.monotonic() - self._asked > limits.CLOCK_REFRESH_SECONDS:
             now = server_ms(self._redis)
             self._asked = time.monotonic()
             self._ahead = now / 1000 - self._asked

@@ -72,7 +72,7 @@ class SweepTurns:
         if self._lock.acquire():
             return True
         left: Any = self._redis.pttl(self._lock.name)
-        if left == limits.SWEEP_NEVER or left > limits.LONGEST_TURNS * 1000 * self._interval_seconds:
+        if left == limits.NEVER_EXPIRES or left > limits.LONGEST_TURNS * 1000 * self._interval_seconds:
             self._redis.delete(self._lock.name)  # no worker sets it so, and none could sweep any more
         return False
 
@@ -92,7 +92,7 @@ class SweepTurns:
     def some_runs(self, cursor: int) -> tuple[int, dict[str, float]]:
         """List a few of the runs under way, each with when it was submitted in ms, and the cursor of the next few."""
         key = active_runs(self._prefix)
-        listed: Any = self._redis.zscan(key, cursor, count=limits.SWEEP_ROUND)
+        listed: Any = self._redis.zscan(key, cursor, count=limits.RUNS_A_SWEEP_VISITS)
         cursor, found = listed
         submitted: dict[bytes, float] = dict(found)
         names = readable(key, submitted, bytes.decode, partial(self._redis.zrem, key))
@@ -163,7 +163,7 @@ class ReportedCalls:
         common = {
             **asdict(thresholds),
             "instances": self._settings.queue_instances,
-            "most_unanswered": limits.WAITING_MOST_UNANSWERED,
+            "most_unanswered": limits.UNANSWERED_OF_A_RUN,
         }
         with self._redis.pipeline(transaction=False) as pipeline:
             for run, of_run in reported:
@@ -176,12 +176,12 @@ class ReportedCalls:
         """
         prefix = self._settings.key_prefix
         index = awaiting_code(prefix)
-        self._redis.zremrangebyrank(index, 0, -limits.MOST_AWAITING - 1)
-        while found := cast(list[tuple[bytes, float]], self._redis.zpopmax(index, limits.REPORTS_AT_ONCE)):
+        self._redis.zremrangebyrank(index, 0, -limits.RUNS_AWAITING_CODE - 1)
+        while found := cast(list[tuple[bytes, float]], self._redis.zpopmax(index, limits.REPORTED_CALLS_AT_ONCE)):
             runs = list(readable(index, dict(found), bytes.decode, partial(self._redis.zrem, index)))
             with self._redis.pipeline(transaction=False) as pipeline:
                 for run in runs:
-                    self._code_came.add(pipeline, Keys(prefix, run), {"most": limits.REPORTS_AT_ONCE})
+                    self._code_came.add(pipeline, Keys(prefix, run), {"most": limits.REPORTED_CALLS_AT_ONCE})
                 answers = pipeline.execute(raise_on_error=False)
             yield from zip(runs, answers, strict=True)
 
@@ -226,7 +226,7 @@ class RunSweep:
             "format": FORMAT,
             "tells": most_webhooks is not None,
             "most_told": most_webhooks or 0,
-            "telling_ms": int(limits.TELLING_SECONDS * 1000),
+            "telling_ms": int(limits.POSTING_SECONDS * 1000),
             "silent": {one.process: one.until_ms for one in living.silent},
             "silences": [one.since_ms for one in living.silent],
         }
@@ -277,7 +277,7 @@ class OutboxTable:
         """Mark what was lost, or is due, as sent again; returns what the script answers (see outbox.lua), without the
         entries that cannot be read, which are set aside.
         """
-        request = {**asdict(thresholds), "most": limits.SENT_AT_ONCE, "limit_attempts": self._settings.limit_attempts}
+        request = {**asdict(thresholds), "most": limits.OUTBOX_AT_ONCE, "limit_attempts": self._settings.limit_attempts}
         found = self._look_after(self._keys(run), request)
         for member in found["broken"]:
             self.set_aside(run, member)

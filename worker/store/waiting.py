@@ -33,9 +33,9 @@ from ..limits import (
     CALL_RESULTS_LONGEST_WAIT_SECONDS,
     CALL_RESULTS_MOST_LANES,
     CALL_RESULTS_QUIET_SECONDS,
-    LIES_MS,
+    CALLS_LOOKED_AT,
+    LONG_IN_QUEUE_MS,
     MOST_TOLD,
-    WAITING_MOST,
     WAITING_RUNS_AT_ONCE,
 )
 from .commits import DueRuns
@@ -78,7 +78,7 @@ def read_waiting(store: RunStore, run: RunState | None = None) -> list[Waiting]:
     """
     redis, keys = store.redis, store.keys
     with redis.pipeline(transaction=False) as pipeline:
-        pipeline.zrange(keys.leases, 0, WAITING_MOST - 1)
+        pipeline.zrange(keys.leases, 0, CALLS_LOOKED_AT - 1)
         pipeline.hmget(keys.state, "status", GIVEN_BACK, "approve_ms", "amending", "plan", "loop", "promises_due")
         pipeline.zrange(keys.held, 0, MOST_TOLD - 1, withscores=True)
         pipeline.hgetall(probes(keys.prefix))
@@ -179,7 +179,7 @@ def deserted(redis: Redis, prefix: str, served: Collection[str]) -> list[Deserte
     asked = {queue.decode() for queue, known in sent.items() if known.split(b":")[1:2] != [b"0"]} - {*served}
     if not asked:
         return []
-    listed: Any = redis.zrange(active_runs(prefix), 0, WAITING_MOST - 1)
+    listed: Any = redis.zrange(active_runs(prefix), 0, CALLS_LOOKED_AT - 1)
     found = Counter[str]()
     of: dict[str, str] = {}
     for run, entry in _messages(redis, [Keys(prefix, run.decode()) for run in listed]):
@@ -196,7 +196,7 @@ def _messages(redis: Redis, runs: Sequence[Keys]) -> Iterator[tuple[str, bytes]]
     for some in batches(runs, WAITING_RUNS_AT_ONCE):
         with redis.pipeline(transaction=False) as pipeline:
             for keys in some:
-                pipeline.zrange(keys.leases, 0, WAITING_MOST - 1)
+                pipeline.zrange(keys.leases, 0, CALLS_LOOKED_AT - 1)
                 pipeline.hvals(keys.outbox)
             answers = pipeline.execute()
             begun = [(keys, calls) for keys, calls in zip(some, answers[::2], strict=True) if calls]
@@ -208,7 +208,7 @@ def _messages(redis: Redis, runs: Sequence[Keys]) -> Iterator[tuple[str, bytes]]
 
 
 def _of_condition(id_: CallId, condition: Condition, taken: Mapping[bytes, bytes], now_ms: int) -> Iterator[Waiting]:
-    if (lies := lies_in(condition)) is not None and now_ms - lies[0] > LIES_MS:
+    if (lies := lies_in(condition)) is not None and now_ms - lies[0] > LONG_IN_QUEUE_MS:
         since, queue = lies
         until = int(taken.get(queue.encode(), b"0").partition(b":")[0])
         if until < since:
