@@ -16,7 +16,8 @@ def anchors(page: Path) -> set[str]:
     """The names of a page's headings, as GitHub makes them."""
     text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     found = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+    names = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found]
+    return {f"{name}-{before}" if (before := names[:place].count(name)) else name for place, name in enumerate(names)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

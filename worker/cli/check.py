@@ -230,9 +230,9 @@ def check(
             "request": reach.to_dict() if reach is not None else None,
             "models": unready or None,
         }
-        asked = {name: part for name, part in parts.items() if part is not None}
-        told = {"findings": [finding.to_dict() for finding in findings]}
-        print_json({"valid": True, "errors": []} | plan.to_dict() | told | _extent(plan) | asked)
+        chosen = {name: part for name, part in parts.items() if part is not None}
+        listed = {"findings": [finding.to_dict() for finding in findings]}
+        print_json({"valid": True, "errors": []} | plan.to_dict() | listed | _extent(plan) | chosen)
     elif mermaid:
         print_text(plan.to_mermaid(annotated=True).rstrip("\n"))
     else:

@@ -77,7 +77,7 @@ class Layer:
 
 
 @contextmanager
-def asked(layer: Layer, remedy: str) -> Iterator[None]:
+def noting_errors(layer: Layer, remedy: str) -> Iterator[None]:
     """Note any error that a server, or the way to it, raises."""
     try:
         yield
@@ -139,8 +139,8 @@ def _settings(common: Common) -> tuple[Layer, Settings | None]:
         origin = "environment" if ENVIRONMENT_PREFIX + name.upper() in variables else ".env"
         shown.append(f"{name}={masked[name]} ({'option' if name in common.overrides else origin})")
     layer.add(", ".join(shown) if shown else "all at their defaults")
-    strangers = {name: meant for name, meant in unknown_variables(os.environ).items() if name not in _NOT_OURS}
-    for name, meant in strangers.items():
+    unknown = {name: meant for name, meant in unknown_variables(os.environ).items() if name not in _NOT_OURS}
+    for name, meant in unknown.items():
         remedy = f"did you mean {meant}?" if meant else f"remove it, or see the settings that begin with {name[:5]}"
         layer.warn(f"{name} is no setting", remedy)
     return layer, settings
@@ -210,11 +210,13 @@ def _mcp(layer: Layer, settings: Settings) -> None:
             note(str(found), f"start it, or correct ACTS_MCP: {name}")
             continue
         states = Counter(each.state for each in tool_admissions(name, found, admitted.get(name, {})))
-        told = f"{name}: {', '.join(f'{count} {state}' for state, count in sorted(states.items())) or 'no tools'}"
+        states_of_tools = (
+            f"{name}: {', '.join(f'{count} {state}' for state, count in sorted(states.items())) or 'no tools'}"
+        )
         if states["changed"] or states["gone"]:
-            layer.warn(told, f"look at `acts mcp tools {name}`, and admit what is right")
+            layer.warn(states_of_tools, f"look at `acts mcp tools {name}`, and admit what is right")
         else:
-            layer.add(told)
+            layer.add(states_of_tools)
 
 
 # The layer of models: whether each that is configured can be loaded, and its server reached with its key.
@@ -228,7 +230,7 @@ def _models(layer: Layer, settings: Settings) -> None:
 
     for configured in KnownModels(settings, registry).configured():
         if lacks_key(configured):
-            # Where nothing is asked of it, as with a client, that is right so.
+            # A process that asks no model, such as a client, needs no key.
             layer.warn(f"{configured.model} has no key here", "set ACTS_MODEL_API_KEY where delegates run")
             continue
         try:
@@ -275,12 +277,12 @@ def differences(code: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator
     known: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
     for worker, kinds in code.items():
         for kind in ("activities", "delegates"):
-            for name, (told, contract) in kinds.get(kind, {}).items():
-                known[kind, name][told, contract].append(worker)
+            for name, (version_, contract) in kinds.get(kind, {}).items():
+                known[kind, name][version_, contract].append(worker)
     several = [(name, found) for (_, name), found in known.items() if len(found) > 1]
     for name, found in islice(several, _MOST):
         what = "contracts" if len({contract for _, contract in found}) > 1 else "versions"
-        listed = (f"{told} ({', '.join(workers[:_MOST])})" for (told, _), workers in islice(found.items(), _MOST))
+        listed = (f"{number} ({', '.join(workers[:_MOST])})" for (number, _), workers in islice(found.items(), _MOST))
         yield f"workers have different {what} of {name}: {', '.join(listed)}"
     if len(several) > _MOST:
         yield f"workers have different code of {len(several) - _MOST} more"
@@ -313,10 +315,10 @@ def _broker(layer: Layer, settings: Settings) -> None:
     if (url := _address(layer, settings.require_broker)) is None:
         return
     if (redis_url := redis_url_of(url)) is not None:
-        with asked(layer, "start the server, or correct ACTS_BROKER_URL"):
+        with noting_errors(layer, "start the server, or correct ACTS_BROKER_URL"):
             _greet_redis(layer, settings, redis_url)
         return
-    with asked(layer, "start the broker, or correct ACTS_BROKER_URL"):
+    with noting_errors(layer, "start the broker, or correct ACTS_BROKER_URL"):
         from ..runner.application import make_client_application
 
         with make_client_application(settings).connection_for_write(connect_timeout=CONNECT_SECONDS) as connection:
@@ -330,7 +332,7 @@ def _broker(layer: Layer, settings: Settings) -> None:
 
 def _log(layer: Layer, settings: Settings) -> None:
     if (url := _address(layer, settings.require_redis)) is not None:
-        with asked(layer, "start the server, or correct ACTS_REDIS_URL"):
+        with noting_errors(layer, "start the server, or correct ACTS_REDIS_URL"):
             _examine_storage(layer, _greet_redis(layer, settings, url), int(settings.limit_run_bytes))
 
 
@@ -339,7 +341,7 @@ def _pages(layer: Layer, settings: Settings) -> None:
     reading = settings.for_reading
     if reading is settings or (url := _address(layer, reading.require_redis)) is None:
         return
-    with asked(layer, "start the server, or correct ACTS_UI_REDIS_URL"):
+    with noting_errors(layer, "start the server, or correct ACTS_UI_REDIS_URL"):
         facts = _greet_redis(layer, reading, url, is_read_only=True)
         if facts.get("role") == "slave" and facts.get("master_link_status") != "up":
             layer.fail("it has lost its primary, and shows what was", "look at the log of the replica")
@@ -375,7 +377,7 @@ def _runs(layer: Layer, settings: Settings) -> None:
     from ..store.run_list import RunList
     from ..store.scripts import date_of, server_ms
 
-    with asked(layer, "look at the server of the log"), connect(settings) as redis:
+    with noting_errors(layer, "look at the server of the log"), connect(settings) as redis:
         runs = RunList(redis, settings.key_prefix)
         heard, left = runs.last_sweep(), runs.count_under_way()
         if heard is not None and left and server_ms(redis) - heard > ALONE_SECONDS * 1000:
@@ -403,7 +405,7 @@ def _dead_letters(layer: Layer, settings: Settings) -> None:
     from ..store.connections import connect
     from ..store.waiting import DeadLetters
 
-    with asked(layer, "look at the server of the log"), connect(settings) as redis:
+    with noting_errors(layer, "look at the server of the log"), connect(settings) as redis:
         if count := DeadLetters(redis, settings).count():
             layer.warn(str(count), "see `acts dead list`")
 
@@ -496,7 +498,7 @@ def _workers_and_queues(settings: Settings) -> Iterator[Layer]:
 def _ask_workers(layer: Layer, app: Celery, settings: Settings) -> dict[str, list[str]]:
     """Look at the workers that answer; returns the queues that each serves."""
     serving: dict[str, list[str]] = {}
-    with asked(layer, "look at the broker"):
+    with noting_errors(layer, "look at the broker"):
         answers = app.control.inspect(timeout=ANSWER_SECONDS).stats() or {}
         health = {name: answer["health"] for name, answer in sorted(answers.items()) if "health" in answer}
         serving = {name: found["queues"] for name, found in health.items()}
@@ -564,7 +566,7 @@ def _count_waiting(layer: Layer, app: Celery, settings: Settings, serving: Mappi
     from ..registry.activities import registry
     from ..telemetry.metrics import queue_length
 
-    with asked(layer, "look at the broker"), app.connection_for_read() as connection:
+    with noting_errors(layer, "look at the broker"), app.connection_for_read() as connection:
         deserted = []
         for name in dict.fromkeys((*queue_names(settings), *registry.queues())):
             servers = sum(name in queues for queues in serving.values())

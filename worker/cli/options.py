@@ -555,13 +555,13 @@ def print_undone(
         tell("nothing is deleted yet: with --yes it is")
 
 
-def done_with(runs: Iterable[Of], said: Callable[[Sequence[Of]], str]) -> list[Of]:
+def done_with(runs: Iterable[Of], report: Callable[[Sequence[Of]], str]) -> list[Of]:
     """Delete by iterating over runs, and return them; if that is interrupted, report what was deleted."""
     done: list[Of] = []
     try:
         for run in runs:
             done.append(run)
     except BaseException:  # Ctrl-C, too
-        tell(f"{said(done)}; the same command goes on")
+        tell(f"{report(done)}; the same command goes on")
         raise
     return done

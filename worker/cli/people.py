@@ -77,7 +77,7 @@ class Decision:
     shown: str | None = option(
         "--shown",
         metavar="DIGEST",
-        help="What `acts held` showed beside the call: the decision is refused if something else waits now.",
+        help="What `acts held` showed with the call: the decision is refused if something else waits now.",
     )
     is_sure: bool = option("--yes", "-y", is_flag=True, help="Decide on what waits now, shown or not; do not ask.")
 
@@ -300,12 +300,14 @@ def held_lines(call: Mapping[str, Any]) -> Iterator[str]:
     yield from value_lines(shown or {"parameters": {}}, 2)
 
 
-def _untrusted(said: Mapping[str, Any]) -> str:
+def _untrusted(doubt: Mapping[str, Any]) -> str:
     """Say whose data would decide a call, and through which calls it came (SPEC R16.4)."""
     from ...protocol.trust import Doubt
 
-    ways = (f"{source} → {' → '.join(f'call {index}' for index in way)}" for source, way in said["ways"].items() if way)
-    return "; ".join((str(Doubt.read(said)), *ways))
+    ways = (
+        f"{source} → {' → '.join(f'call {index}' for index in way)}" for source, way in doubt["ways"].items() if way
+    )
+    return "; ".join((str(Doubt.read(doubt)), *ways))
 
 
 # `acts prompt`: the messages for a model, without asking it (SPEC R12.9).

@@ -180,14 +180,14 @@ def run(
                         tell(f"warning: {warning}")
                 submitted = client.submit_plan(plan, naming.label(value), files)
                 embedded = effective if effective is not settings else None
-                asked = _WaitOptions(common.json, view, deadline, worker_log, embedded)
+                options = _WaitOptions(common.json, view, deadline, worker_log, embedded)
                 hint = no_worker_hint(
                     settings,
                     lambda: queues_of(plan, settings),
                     lambda: submitted.status().get("waiting_for", ()),
                 )
                 with nullcontext() if embedded else hint:
-                    return _see_through(submitted, findings, asked, answer)
+                    return _see_through(submitted, findings, options, answer)
 
 
 @contextmanager
@@ -207,27 +207,27 @@ def backend(settings: Settings, worker_log: Path | None, deadline: float | None)
 def _see_through(
     submitted: Run,
     findings: dict[str, Any],
-    asked: _WaitOptions,
+    options: _WaitOptions,
     answer: Answer,
 ) -> int:
     """Wait for the end of a run and print its result; returns the exit code."""
     from ..errors import InfrastructureError
     from .progress import wait
 
-    view, deadline, is_embedded = asked.view, asked.deadline, asked.embedded is not None
+    view, deadline, is_embedded = options.view, options.deadline, options.embedded is not None
     goes_on = _GONE if is_embedded else f"run {submitted.id} goes on: acts status {submitted.id}"
     try:
         left = None if deadline is None else max(deadline - time.monotonic(), 0)
         decider = Decider(submitted, is_embedded=is_embedded)
         decider.note_plan()
         wait(submitted, decider.take, timeout_seconds=left, is_quiet=view.is_quiet)
-        document = submitted.result(waits=asked.as_json).to_dict()
+        document = submitted.result(waits=options.as_json).to_dict()
     except TimeoutError:
         calls = submitted.status()["calls"]
         counts = counts_line(calls)
         if not is_embedded and calls.keys() <= {"waiting"}:
             goes_on += "; nothing has begun: is a worker running (`acts worker`)? see `acts doctor`"
-        print_result(submitted.result(waits=asked.as_json).to_dict() | findings, view, as_json=asked.as_json)
+        print_result(submitted.result(waits=options.as_json).to_dict() | findings, view, as_json=options.as_json)
         answer.is_given = True
         raise Failed(f"not over in time ({counts}); {goes_on}") from None
     except InfrastructureError as error:
@@ -237,21 +237,21 @@ def _see_through(
     except KeyboardInterrupt:
         raise Interrupted(goes_on) from None
     document |= findings
-    if not asked.as_json:  # what runs in the background is printed when it is over
+    if not options.as_json:  # what runs in the background is printed when it is over
         print_result(document | ({"background": None} if is_embedded else {}), view, as_json=False)
     dead: list[dict[str, Any]] = []
     try:
-        dead = _dead(asked.embedded, deadline) if asked.embedded is not None else []
+        dead = _dead(options.embedded, deadline) if options.embedded is not None else []
     finally:
         with suppress(InfrastructureError):  # that error is reported already
             now = submitted.status().get("background")
             document |= {"background": now} if now is not None else {}
-        if is_embedded and document.get("background") and not asked.as_json and not view.is_quiet:
+        if is_embedded and document.get("background") and not options.as_json and not view.is_quiet:
             print_text(background_line(document["background"]))
-        if asked.as_json:
+        if options.as_json:
             print_result(document | ({"dead": dead} if dead else {}), view, as_json=True)
             answer.is_given = True
-    if is_embedded and not asked.worker_log and (dead or any(map(has_raised, document["calls"]))):
+    if is_embedded and not options.worker_log and (dead or any(map(has_raised, document["calls"]))):
         tell("tracebacks of activities are in the worker's log: keep it with --worker-log FILE")
     return COMPLETED if document["status"] == "completed" and not dead else FAILED
 

@@ -338,7 +338,7 @@ def tools(*, names: tuple[str, ...], common: Common) -> int:
     Exit codes: 0 listed, 2 no such server or tool, 3 a server that does not answer.
     """
     with common.documented(has_status=False):
-        found, failed = _asked(common.settings(), names)
+        found, failed = _tools_of_servers(common.settings(), names)
         lines = (line for each in found for line in _lines(each))
         common.print([each.to_dict() for each in found], lines)
     return UNAVAILABLE if failed else COMPLETED
@@ -373,7 +373,7 @@ def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> 
         if of_all := [name for name in reads if "." not in name]:
             raise Failed(f"--reads is said of one tool: {of_all[0]}.TOOL", 2)
         names = (*names, *reads)
-        found, failed = _asked(settings, names)
+        found, failed = _tools_of_servers(settings, names)
         if failed:
             raise Failed("nothing is admitted: not all of the servers answer")
         unfit = [each for each in found if each.state == "unfit"]
@@ -397,7 +397,7 @@ def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> 
             write(settings, server, [each.live for each in own if each.live is not None], gone)
 
 
-def _asked(settings: Settings, names: Sequence[str]) -> tuple[list[ToolAdmission], bool]:
+def _tools_of_servers(settings: Settings, names: Sequence[str]) -> tuple[list[ToolAdmission], bool]:
     """Ask servers for the named tools; returns them, and whether a server does not answer. Raises `Failed`."""
     from ..registry.mcp_tools import read_admitted, tool_admissions
 
@@ -565,7 +565,7 @@ def listed(settings: Settings, names: Iterable[str]) -> dict[str, Mapping[str, D
     """Ask servers for their tools, at the same time; returns the tools of each, or its error."""
     from ..registry.mcp_sessions import Connections
 
-    asked = list(names)
+    servers = list(names)
 
     async def ask(connections: Connections, name: str) -> Mapping[str, Declaration] | WorkerError:
         try:
@@ -576,8 +576,8 @@ def listed(settings: Settings, names: Iterable[str]) -> dict[str, Mapping[str, D
     async def ask_all() -> list[Mapping[str, Declaration] | WorkerError]:
         connections = Connections(settings)
         try:
-            return await asyncio.gather(*(ask(connections, name) for name in asked))
+            return await asyncio.gather(*(ask(connections, name) for name in servers))
         finally:
             await connections.close()
 
-    return dict(zip(asked, asyncio.run(ask_all()), strict=True))
+    return dict(zip(servers, asyncio.run(ask_all()), strict=True))

@@ -266,7 +266,7 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
     from ..local import READY
 
     name = celery_worker.hostname
-    asked: list[str] = []
+    signals: list[str] = []
     most_seconds: float = celery_worker.app.conf.acts_settings.stop_seconds
 
     def announce(**_: Any) -> None:
@@ -284,20 +284,20 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
 
     def hear(stop: Callable[[int, Any], None], number: int, frame: Any) -> None:
         """Stop as Celery does on SIGTERM; a second signal, however soon, ends the process."""
-        if asked:
+        if signals:
             _end_at_once()
-        asked.append(signal.Signals(number).name)
+        signals.append(signal.Signals(number).name)
         stop(number, frame)
 
     def note(sig: str, **_: Any) -> None:
-        asked.append(sig)
+        signals.append(sig)
         _end_later(most_seconds)
         if forks:  # Celery can end the processes of its pool; a second SIGTERM it would ignore
             install_worker_term_hard_handler(celery_worker, sig="SIGTERM")
 
     worker_ready.connect(announce, weak=False)
     worker_shutting_down.connect(note, weak=False)
-    return lambda: bool(asked)
+    return lambda: bool(signals)
 
 
 def _end_later(seconds: float) -> None:
