@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from acts_celery.worker.client import progress
-
 from .backend import Backend
 from .test_control_cli import command
 
@@ -114,10 +112,10 @@ def test_who_follows_behind_the_end_of_a_run_does_not_wait(
     backend: Backend, large: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acts_celery.worker.limits.PROGRESS_BLOCK_MS", 60_000)
-    of = progress.Progress(large, backend.redis, backend.settings)
-    *_, last = of.entries("0-0")
+    run = backend.client.run(large)
+    *_, last = run.follow()
     begun = time.monotonic()
-    assert list(of.entries(last.id)) == []
+    assert list(run.follow(after=last.id)) == []
     assert time.monotonic() - begun < 30
 
 

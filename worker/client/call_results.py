@@ -136,10 +136,7 @@ class CallResult:
         """Write the call as JSON; `tick` is there in a loop only, `child` if a child run answers it, `elements` if
         it has `_each`, `timing` if it has begun or ended, `cost` where a model was asked, `stale` where it is.
         """
-        tick = {"tick": self.tick} if self.tick is not None else {}
-        child = {"child": self.child} if self.child is not None else {}
-        timing = {"timing": self.timing.to_dict()} if self.timing is not None else {}
-        return {
+        always = {
             "id": self.id,
             "index": self.index,
             "tool": self.tool,
@@ -149,13 +146,20 @@ class CallResult:
             "reason": self.reason,
             "worker": self.worker,
             "version": self.version,
-            **tick,
-            **child,
-            **({"elements": self.elements.to_dict()} if self.elements is not None else {}),
-            **timing,
-            **({"cost": dict(self.cost)} if self.cost is not None else {}),
-            **({"stale": True} if self.stale else {}),
         }
+        return always | present(
+            tick=self.tick,
+            child=self.child,
+            elements=self.elements.to_dict() if self.elements is not None else None,
+            timing=self.timing.to_dict() if self.timing is not None else None,
+            cost=dict(self.cost) if self.cost is not None else None,
+            stale=self.stale or None,
+        )
+
+
+def present(**values: Any) -> dict[str, Any]:
+    """Leave out the values that are None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class LaneCalls:

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeVar, cast
 
-from redis import Redis
-
 from ...broker_config import Settings, is_cluster
 from ...protocol.calls.call import element_of
 from ...protocol.engine.loop import Answered, LoopEnded, OutputGrew, RequestRecorded, TickClosed
@@ -198,35 +196,6 @@ class Event:
     def is_end(self) -> bool:
         """Whether the run has ended with it."""
         return self.run is None and self.kind == "run" and self.status in ENDED_STATUSES
-
-
-class Progress:
-    """The progress of one run. Every method raises `RunNotFound` and `InfrastructureError`."""
-
-    def __init__(self, run: str, redis: Redis, settings: Settings) -> None:
-        self._run = run
-        self._arrivals = Arrivals(run, redis, settings, blocks=True)
-
-    def wait(self, deadline: Deadline) -> None:
-        """Block until the run has ended. Raises `TimeoutError`."""
-        for _ in blocking(self._arrivals.end(deadline)):
-            pass
-
-    def entries(self, after: str) -> Iterator[Entry]:
-        """Yield the entries of the log behind an id, as they come, until the run has ended."""
-        for _, entry in blocking(self._arrivals.entries(after, Deadline(self._run, None))):
-            yield entry
-
-    def events(
-        self, after: str, *, has_children: bool = False, timeout_seconds: float | None = None
-    ) -> Iterator[Event]:
-        """Yield every event behind an id, as it happens, until the run has ended; with `has_children` also events of
-        child runs that begin behind it. Raises `TimeoutError`.
-        """
-        deadline = Deadline(self._run, timeout_seconds)
-        for run, entry in blocking(self._arrivals.entries(after, deadline, has_children=has_children)):
-            if (event := event_of(entry, run)) is not None:
-                yield event
 
 
 def event_of(entry: Entry, run: str | None = None) -> Event | None:

@@ -28,7 +28,7 @@ from ..store.run_store import Background, FirstRead, RunStore
 from ..store.scripts import Code
 from ..store.state import RunState
 from ..store.waiting import read_unanswered, read_waiting
-from .call_results import CallResult, LaneCalls
+from .call_results import CallResult, LaneCalls, present
 from .submitting import OutputT, collecting_seldom, output_type, typed
 
 # What a notebook shows of a run's result: counts, failures first, values cut. Everything in it is escaped.
@@ -289,15 +289,15 @@ class TickResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Write the tick as JSON; `set_aside` is there only where there is a reason."""
-        return {
+        always = {
             "tick": self.tick,
             "model": self.model,
             "usage": dict(self.usage) if self.usage is not None else None,
             "calls": list(self.calls),
             "errors": self.errors,
-            **({"cost": self.cost.to_dict()} if self.cost is not None else {}),
-            **({"set_aside": self.set_aside} if self.set_aside is not None else {}),
         }
+        cost = self.cost.to_dict() if self.cost is not None else None
+        return always | present(cost=cost, set_aside=self.set_aside)
 
 
 @dataclass(frozen=True, repr=False)
@@ -353,11 +353,7 @@ class Result(Generic[OutputT]):
         """The shape of `acts run --json`; `ticks`, `cost`, `background`, `conflicts` and `reason` are there only where
         there are any.
         """
-        ticks = {"ticks": [tick.to_dict() for tick in self.ticks]} if self.ticks is not None else {}
-        background = {"background": self.background.to_dict()} if self.background is not None else {}
-        conflicts = {"conflicts": list(self.conflicts)} if self.conflicts else {}
-        reason = {"reason": self.reason} if self.reason is not None else {}
-        return {
+        always = {
             "run": self.run,
             "status": self.status,
             "output": self.output if self.plain_output is MISSING else self.plain_output,
@@ -365,12 +361,14 @@ class Result(Generic[OutputT]):
             "instances": {instance: dict(data) for instance, data in self.instances.items()},
             "instance_status": dict(self.instance_status),
             "calls": [call.to_dict() for call in self.calls],
-            **ticks,
-            **({"cost": self.cost.to_dict()} if self.cost is not None else {}),
-            **background,
-            **conflicts,
-            **reason,
         }
+        return always | present(
+            ticks=[tick.to_dict() for tick in self.ticks] if self.ticks is not None else None,
+            cost=self.cost.to_dict() if self.cost is not None else None,
+            background=self.background.to_dict() if self.background is not None else None,
+            conflicts=list(self.conflicts) or None,
+            reason=self.reason,
+        )
 
 
 class Assembly:

@@ -29,7 +29,7 @@ from ..store.state import RunState
 from .call_results import CallResult, LogEntry, LogReading
 from .control import Control
 from .files import File, Given, files_of
-from .progress import Deadline, Event, Progress
+from .progress import Arrivals, Deadline, Event, blocking, event_of
 from .results import (
     FOREIGN,
     Result,
@@ -62,7 +62,7 @@ class ReadableRun(Generic[OutputT]):
         self._redis = redis
         self._settings = settings
         self._store = RunStore.open(redis, settings.key_prefix, run)
-        self._progress = Progress(run, redis, settings)
+        self._arrivals = Arrivals(run, redis, settings, blocks=True)
 
     def status(self, at: str | None = None, *, instances: bool = False) -> dict[str, Any]:
         """The run's status, and how many calls have which status, now or at an id of the log: `acts status --json`.
@@ -99,7 +99,11 @@ class ReadableRun(Generic[OutputT]):
 
     def ended(self, timeout_seconds: float | None = None) -> None:
         """Block until the run has ended, and do not read its result. Raises `TimeoutError`."""
-        self._progress.wait(Deadline(self.id, timeout_seconds))
+        self._await_end(Deadline(self.id, timeout_seconds))
+
+    def _await_end(self, deadline: Deadline) -> None:
+        for _ in blocking(self._arrivals.end(deadline)):
+            pass
 
     def wait(self, timeout_seconds: float | None = None) -> Result[OutputT]:
         """Block until the run has ended. Raises `TimeoutError`; the run goes on then. `OutputUnfit` as `result`."""
@@ -112,7 +116,7 @@ class ReadableRun(Generic[OutputT]):
                         result = _with_open_children(result, self._store)
                     return typed(result, self.output_type)
         try:
-            self._progress.wait(deadline)
+            self._await_end(deadline)
         except RunNotFound:
             self._state()  # it may be one of another format
             with redis_errors(self._settings):
@@ -127,7 +131,10 @@ class ReadableRun(Generic[OutputT]):
         `ValueError` for what is no id.
         """
         self._state()
-        yield from self._progress.events(after, has_children=children, timeout_seconds=timeout_seconds)
+        deadline = Deadline(self.id, timeout_seconds)
+        for run, entry in blocking(self._arrivals.entries(after, deadline, has_children=children)):
+            if (event := event_of(entry, run)) is not None:
+                yield event
 
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
         """Which messages a value came from, as a reader in the instance sees it, now or at an id of the log.
@@ -168,8 +175,9 @@ class ReadableRun(Generic[OutputT]):
         reading = self.reading(instance, audit=audit, every=every, ticks=ticks)
         with redis_errors(self._settings):
             yield from reading.past()
-        for entry in self._progress.entries(reading.seen) if follow else ():
-            yield from reading.shown(entry)
+        if follow:
+            for _, entry in blocking(self._arrivals.entries(reading.seen, Deadline(self.id, None))):
+                yield from reading.shown(entry)
 
     def reading(self, instance: str | None, *, audit: bool, every: bool, ticks: bool) -> LogReading:
         """Make the reader of the log for `log`. Raises `RunNotFound`, `InstanceNotFound`."""
