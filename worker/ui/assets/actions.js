@@ -107,10 +107,8 @@ function retryReach({ counts, ...lists }) {
   };
   const named = (name) => `${lists[name].slice(0, 20).join(", ")}${counts[name] > 20 ? ", …" : ""}`;
   const groups = Object.keys(words).filter((name) => counts[name] > 0);
-  return wrap(
-    "ul",
-    groups.map((name) => wrap("li", `${plural(counts[name], "call")} ${words[name]}: `, wrap("code.ids", named(name)))),
-  );
+  const group = (name) => [`${plural(counts[name], "call")} ${words[name]}: `, wrap("code.ids", named(name))];
+  return listed("ul", groups, group);
 }
 
 function skipping(run, { index, instance = null }) {

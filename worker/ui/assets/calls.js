@@ -35,8 +35,8 @@ async function callView({ run, parts }) {
 }
 
 function errorGroup(run, error) {
-  const first = error.instances.map((one) => wrap("li", anchor(instanceAddress(run, one), instanceName(one))));
-  const what = wrap("div.what", errorText(error), wrap("ul.inline", first));
+  const first = listed("ul.inline", error.instances, (one) => anchor(instanceAddress(run, one), instanceName(one)));
+  const what = wrap("div.what", errorText(error), first);
   return wrap("div.row.error", badge("failed", error.count), what);
 }
 
@@ -89,7 +89,7 @@ async function instanceView({ run, parts }) {
   const bad = calls.filter((call) => call.status === "failed");
   const bar = bars(calls);
   const title = name === null ? "Global" : ["Instance ", wrap("span.tool", name)];
-  const list = calls.map((call) => wrap("li", callDetails(run, call, bar(call))));
+  const list = listed("ol.calls", calls, (call) => callDetails(run, call, bar(call)));
   const past = async () => moments({ run, log: await logOf(run, name), instance: name, show });
   const show = ({ id, data, conflicts }) => [
     kinds(run, name, data, id) ?? quiet("There is no value yet."),
@@ -101,7 +101,7 @@ async function instanceView({ run, parts }) {
     nodes: [
       heading(title, " ", badge(answer.status)),
       bad.map((call) => failure(run, call)),
-      section("Calls", calls.length ? wrap("ol.calls", list) : quiet("No call runs here.")),
+      section("Calls", calls.length ? list : quiet("No call runs here.")),
       section("Values now", kinds(run, name, data) ?? quiet("There is none.")),
       section("Values at any moment", late("Read the log", past)),
     ],

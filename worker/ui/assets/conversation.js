@@ -4,10 +4,10 @@
 
 async function conversationView({ run, parts }) {
   const answer = await ask(`runs/${run}/conversation`, { tick: parts[0] });
-  const ticks = answer.ticks.map((tick) => wrap("li", tickPart(run, tick)));
-  const nothing = quiet("The model has not been asked yet.");
-  const told = ticks.length ? wrap("ol.conversation", ticks) : nothing;
-  return { title: "Conversation", nodes: [heading("Conversation"), told, answer.ended && ending(answer.ended)] };
+  const ticks = answer.ticks.length
+    ? listed("ol.conversation", answer.ticks, (tick) => tickPart(run, tick))
+    : quiet("The model has not been asked yet.");
+  return { title: "Conversation", nodes: [heading("Conversation"), ticks, answer.ended && ending(answer.ended)] };
 }
 
 function ending({ status, reason }) {

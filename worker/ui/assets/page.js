@@ -98,17 +98,10 @@ function showTop(asked) {
     crumbs.push(make("span", { "aria-current": "page" }, [asked.view, ...asked.parts.slice(0, 1)].join(" ")));
   refill(
     part("crumbs"),
-    wrap(
-      "ol",
-      crumbs.map((one) => wrap("li", one)),
-    ),
+    listed("ol", crumbs, (one) => one),
   );
-  refill(
-    part("top"),
-    asked.run !== null && followed.overview
-      ? runTop(followed.overview, asked.view === "tick" ? "plan" : asked.view)
-      : [],
-  );
+  const { overview } = followed;
+  refill(part("top"), asked.run && overview ? runTop(overview, asked.view === "tick" ? "plan" : asked.view) : []);
 }
 
 /** Follow the run that is looked at, and no other: not one that was left before its answer has come. */
@@ -197,10 +190,9 @@ async function showMap(asked, current) {
 }
 
 function tickChoice(run, ticks, tick) {
-  const links = ticks
-    .slice(-200)
-    .map((number) => wrap("li", choice(address("run", run, "tick", number), number, number === tick)));
-  return make("nav.ticks", { "aria-label": "Ticks" }, wrap("span", "Tick "), wrap("ul.inline", links));
+  const link = (number) => choice(address("run", run, "tick", number), number, number === tick);
+  const links = listed("ul.inline", ticks.slice(-200), link);
+  return make("nav.ticks", { "aria-label": "Ticks" }, wrap("span", "Tick "), links);
 }
 
 /** What is shown where a view could not be had. */

@@ -172,10 +172,7 @@ function badges(counts, link = null, current = null) {
     const href = link?.(status) ?? null;
     return href ? make("a", { href, "aria-current": status === current ? "true" : null }, shown) : shown;
   };
-  return wrap(
-    "ul.badges",
-    names.map((status) => wrap("li", one(status))),
-  );
+  return listed("ul.badges", names, one);
 }
 
 /** Names and what is known of them; null is left out. */
@@ -287,12 +284,10 @@ function popup(title, ...children) {
   return box;
 }
 
-/** A list with a row for each. */
-const rows = (list, row) =>
-  wrap(
-    "ol.rows",
-    list.map((one) => wrap("li", row(one))),
-  );
+/** A list; `row(one)` makes what each item shows. */
+const listed = (selector, items, row) => make(selector, {}, ...items.map((one) => wrap("li", row(one))));
+
+const rows = (items, row) => listed("ol.rows", items, row);
 
 const quiet = (...children) => wrap("p.quiet", children);
 
@@ -309,10 +304,7 @@ const section = (title, ...children) => wrap("section.part", wrap("h3", title), 
 /** Paths as links to the page of their value. */
 function paths(run, list, instance = null) {
   if (!list?.length) return null;
-  return wrap(
-    "ul.inline",
-    list.map((path) => wrap("li", anchor(valueAddress(run, path, instance), wrap("code", path)))),
-  );
+  return listed("ul.inline", list, (path) => anchor(valueAddress(run, path, instance), wrap("code", path)));
 }
 
 const valueAddress = (run, path, instance) =>

@@ -83,16 +83,14 @@ const STANDING = ["failed", "held", "running", "completed"]; // what instances a
 function runTop(overview, view) {
   const { run } = overview;
   const held = overview.held ?? 0;
-  const tab = (name, label, ...parts) =>
-    wrap("li", choice(address("run", run, ...parts), label, view === name, "page"));
-  const tabs = wrap(
-    "ul.tabs",
-    tab("plan", "Plan"),
-    overview.loop ? tab("conversation", "Conversation", "conversation") : null,
-    overview.instances ? tab("instances", `Instances ${counted(overview.instances)}`, "instances") : null,
-    tab("global", "Global", "global"),
-    tab("held", held ? `Held ${counted(held)}` : "Held", "held"),
-  );
+  const tabs = [
+    ["plan", "Plan"],
+    overview.loop && ["conversation", "Conversation", "conversation"],
+    overview.instances && ["instances", `Instances ${counted(overview.instances)}`, "instances"],
+    ["global", "Global", "global"],
+    ["held", held ? `Held ${counted(held)}` : "Held", "held"],
+  ];
+  const tab = ([name, label, ...parts]) => choice(address("run", run, ...parts), label, view === name, "page");
   return [
     wrap(
       "div.head",
@@ -102,7 +100,7 @@ function runTop(overview, view) {
         overview.instances && STANDING.includes(status) ? address("run", run, "instances", status) : null,
       ),
     ),
-    make("nav", { "aria-label": "Views of the run" }, tabs),
+    make("nav", { "aria-label": "Views of the run" }, listed("ul.tabs", tabs.filter(Boolean), tab)),
   ];
 }
 
@@ -215,12 +213,12 @@ async function instancesView({ run, parts, query }) {
     empty: asked.status || asked.search ? "No instance fits." : "This run has no instances: all its calls are global.",
     label: "Instances",
   });
-  const filter = ["", ...STANDING].map((status) =>
-    wrap("li", choice(of(status), status ? badge(status) : "all", status === asked.status)),
+  const filter = listed("ul.badges", ["", ...STANDING], (status) =>
+    choice(of(status), status ? badge(status) : "all", status === asked.status),
   );
   const found = (search) => of(asked.status) + (search ? "?" + new URLSearchParams({ search }) : "");
   const search = { label: "Search instances", placeholder: "name", value: asked.search, found };
-  const head = wrap("div.head", wrap("ul.badges", filter), isLive ? searchForm(search) : null);
+  const head = wrap("div.head", filter, isLive ? searchForm(search) : null);
   const nodes = [heading("Instances"), reading(answer), head, list];
   return { title: "Instances", nodes, isReading: Boolean(answer.reading) };
 }

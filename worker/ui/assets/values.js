@@ -346,14 +346,8 @@ function byWhom({ undone, instance, call, tool, method }) {
 }
 
 /** What could not be applied until a moment. */
-const misfits = (conflicts) =>
-  conflicts.length
-    ? notice(
-        "error",
-        wrap("p", "What could not be applied:"),
-        wrap(
-          "ul",
-          conflicts.map((one) => wrap("li", one.message)),
-        ),
-      )
-    : null;
+function misfits(conflicts) {
+  if (!conflicts.length) return null;
+  const list = listed("ul", conflicts, (one) => one.message);
+  return notice("error", wrap("p", "What could not be applied:"), list);
+}
