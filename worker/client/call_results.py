@@ -55,7 +55,7 @@ class Timing:
         return max(self.began_ms - self.ready_ms, 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Write the times as JSON; null stands for unknown ones."""
+        """Write the times as JSON; unknown ones are null."""
         return {
             "began": _date(self.began_ms),
             "ended": _date(self.ended_ms),

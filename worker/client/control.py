@@ -274,7 +274,7 @@ class LoopControl:
     def replan(self, value: Any, check: Check) -> None:
         """Put other calls in place of those of the plan, which goes on waiting, under another digest.
 
-        Raises `protocol.Rejected` where they are not valid; `PlanChanged` where no plan waits; as `approve`.
+        Raises `protocol.Rejected` where they are not valid; `PlanChanged` where no plan waits; what `approve` raises.
         """
         if not isinstance(value, Mapping) or value.keys() != {"calls"}:
             raise Rejected(

@@ -45,7 +45,7 @@ _TAG: Final = "eval"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A submission, and what is expected of what comes of it."""
+    """A submission, and what is expected of its result."""
 
     name: str
     submission: Mapping[str, Any]
@@ -110,7 +110,7 @@ class Trials:
         return len(self.cases) * len(self.models) * self.repeat
 
     def options(self, case: Case, model: str | None) -> SubmissionOptions:
-        """What a submission is given besides."""
+        """The options of a submission."""
         options: SubmissionOptions = {"allow": self.allow, "name": case.name, "tags": [_TAG]}
         return options if model is None else {**options, "config": {"model": model}}
 

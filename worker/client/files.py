@@ -58,7 +58,7 @@ class File:
 Given = File | Path | str | bytes
 """A file: a text is a path."""
 Place = tuple[str, Sequence[Any]]
-"""Messages, and the pointer to where they stand."""
+"""Messages, and the pointer to their place."""
 
 
 @dataclass(slots=True)
@@ -66,11 +66,11 @@ class Files:
     """The files of one submission."""
 
     given: Mapping[str, File] = field(default_factory=dict)
-    """By the names under which it may name them."""
+    """The files that it may name, by their names."""
     most_bytes: int = 0
-    """Of one."""
+    """The most bytes of one file."""
     contents: dict[str, bytes] = field(default_factory=dict)
-    """Of those that it names, by their digests."""
+    """The files that it names, by their digests."""
 
     def put_into(self, value: Any) -> Any:
         """A submission in which each part of a chat message that is a file, or names one that was given, says its
@@ -120,7 +120,7 @@ class Files:
         return with_changed(message, changed)
 
     def _stored(self, name: str, file: File) -> dict[str, Any]:
-        """The part that stands for a file. Raises `ValueError`."""
+        """Make the part of a message for a file. Raises `ValueError`."""
         content = file.read(self.most_bytes)
         media_type = _media_type(file.title, content)
         digest = hashlib.sha256(content).hexdigest()
@@ -137,7 +137,7 @@ def files_of(settings: Settings, given: Mapping[str, Given] | None = None) -> Fi
 
 
 def content_of(part: Any) -> Any:
-    """What stands in a chat message for a path or bytes: a file."""
+    """Make a file of a path or bytes in a chat message."""
     return File(part) if isinstance(part, Path | bytes) else part
 
 

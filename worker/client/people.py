@@ -98,7 +98,7 @@ class People:
     def answer(self, call: str | int, value: Any, *, by: str | None = None, shown: str | None = None) -> str:
         """Answer a question: the value is the call's result. Returns the id of the answer in the log.
 
-        Raises as `approve` does; `Rejected` where the call's tool, or its `options`, refuse the value.
+        Raises what `approve` raises; `Rejected` where the call's tool, or its `options`, refuse the value.
         """
         id_ = self._find(call)
         if problems := list(self._unfit(value)):
@@ -121,7 +121,7 @@ class People:
     def reject(self, call: str | int, reason: str, *, by: str | None = None, shown: str | None = None) -> str:
         """Have a held call end with the error `Rejected`. Returns the id of the decision in the log.
 
-        Raises as `approve` does; `Rejected` without a reason, or with too long a one.
+        Raises what `approve` raises; `Rejected` without a reason, or with too long a one.
         """
         if not reason.strip():
             raise Rejected([Problem("", "a rejection needs a reason")])
@@ -142,7 +142,7 @@ class People:
     ) -> str:
         """Put other calls in place of a held one, checked as an amendment. Returns the id of the decision in the log.
 
-        Raises as `approve` does; `Rejected` with everything that is wrong with them.
+        Raises what `approve` raises; `Rejected` with everything that is wrong with them.
         """
         id_ = self._find(call)
         value = placed_calls(amendment, id_.instance)

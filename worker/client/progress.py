@@ -154,7 +154,7 @@ EventKind = Literal["run", "call", "held", "decided", "each", "element", "child"
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something happened: a call ended (`kind` "call"), waits for a person ("held"), was decided on ("decided"; the
-    status says how), begins to be carried out for so many `elements` ("each"), one of them ended ("element"), is to be
+    status says how), begins to run for so many `elements` ("each"), one of them ended ("element"), is to be
     answered by a `child` run ("child"), or the run's status changed ("run").
 
     Of a loop also: a tick was "asked", "answered", or has "ended" (`kind` "tick"), and an output that is a text has
@@ -175,7 +175,7 @@ class Event:
     tick: int | None = None
     """The tick of a loop that the event is about."""
     text: str | None = None
-    """What has come of the output, which stands `at` so many characters behind its beginning; what came before, up to
+    """What has come of the output, which is `at` so many characters behind its beginning; what came before, up to
     there, stays. Where a † comes in it, what follows is known with the end of the tick alone.
     """
     at: int | None = None

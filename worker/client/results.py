@@ -334,8 +334,8 @@ class Result(Generic[OutputT]):
         return self.global_data if instance is None else self.instances[instance]
 
     def output_as(self, kind: type[T]) -> T:
-        """The output of a completed run as a value of a type that pydantic has a schema of, whoever submitted it and
-        with whichever schema. Raises `OutputUnfit`.
+        """The output of a completed run as a value of a type that pydantic has a schema of, whatever schema it was
+        submitted with. Raises `OutputUnfit`.
         """
         plain = self.output if self.plain_output is MISSING else self.plain_output
         if self.status != "completed":

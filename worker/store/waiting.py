@@ -292,7 +292,7 @@ def _held_by(holder: str, run: str) -> str:
 
 # Requests to models that were not answered yet and are made again, as the sweep has noted them (see reports.lua).
 #
-# What stands here is a moment's: it is removed when the call has ended, and at most so many calls of a run stand here.
+# An entry is removed when its call has ended, and there are at most so many of a run.
 
 
 def read_unanswered(store: RunStore) -> list[dict[str, Any]]:

@@ -95,7 +95,7 @@ class LogMetrics:
     sweep_seconds: float = 0.0
     """How long no sweep has reached both servers, while runs were under way."""
     memory_bytes: int = 0
-    """The memory that the log's server has in use, for whatever; of a cluster that of all nodes."""
+    """The memory that the log's server has in use, for whatever; in a cluster all nodes together."""
     most_memory_bytes: int = 0
     """The memory that the server may have in use (`maxmemory`); 0 for no limit."""
 
@@ -110,7 +110,7 @@ class LogReader:
         self._letters = DeadLetters(redis, settings)
         self._most_read = most_read
         self._runs: dict[str, tuple[int, RunMetrics]] = {}
-        """When each run under way was read last, in ms, and what was found; that of the oldest reading first."""
+        """When each run under way was read last, in ms, and what was found; the oldest reading comes first."""
 
     def read(self) -> LogMetrics:
         """Read the figures of now."""

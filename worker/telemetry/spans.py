@@ -61,7 +61,7 @@ class Span:
     end_ms: int
     fault: Fault | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    """The attributes; None stands for one that is left out."""
+    """The attributes; those that are None are left out."""
 
     @property
     def name(self) -> str:
@@ -132,7 +132,7 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-# The spans of calls: each call and each element that was carried out, and what a model was asked for it.
+# The spans of calls: each call and each element that has run, and what a model was asked for it.
 #
 # A call is known by its lane's record, and ends with an entry of its own. Of those in between only what has begun is
 # kept, so memory grows with the lanes and with what is at work, and not with what has ended.

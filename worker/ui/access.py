@@ -319,7 +319,7 @@ _METHODS: Final = ("GET", "POST")
 
 
 def _hosts_of(host: str, url: str | None) -> frozenset[str]:
-    """The names of hosts under which a server is: this machine's, that on which they listen, and that of a URL."""
+    """List the host names of a server: this machine, the host on which it listens, and the host of a URL."""
     named = {*LOOPBACK, host.lower(), socket.gethostname().lower()}
     return frozenset(named | {urlsplit(url).hostname or ""} if url else named)
 
@@ -421,7 +421,7 @@ _AGAIN_SECONDS: Final = "5"
 
 
 async def body_of(request: Request, most_bytes: int, setting: str, hold: Callable[[int], None]) -> bytes:
-    """The body of a request, which has at most so many bytes by a setting; `hold` is told how many it has so far.
+    """Read the body of a request, which has at most so many bytes by a setting; `hold` takes how many it has so far.
     Raises `Refused`.
     """
     parts, size = list[bytes](), 0

@@ -33,7 +33,7 @@ Member = int | tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where calls and bends stand: the middle of each, across; and the arrows with their bends."""
+    """The places of calls and bends, the middle of each across, and the arrows with their bends."""
 
     across: Mapping[Member, float]
     ways: Mapping[tuple[int, int], tuple[Member, ...]]
@@ -68,7 +68,7 @@ def layers_of(calls: Collection[int], edges: Iterable[tuple[int, int]]) -> list[
 def place(
     layers: Sequence[Sequence[int]], edges: Collection[tuple[int, int]], widths: Mapping[int, float]
 ) -> tuple[list[list[Member]], Placed]:
-    """The layers in order with the bends among their members, and where all of it stands."""
+    """Order the layers, with the bends among their members, and place everything in them."""
     ways = _ways(layers, edges)
     rows: list[list[Member]] = [list(layer) for layer in layers]
     for bend in dict.fromkeys(member for way in ways.values() for member in way if isinstance(member, tuple)):
@@ -213,7 +213,7 @@ class Node:
 
     @property
     def subtitle(self) -> str:
-        """What stands below the tool's name."""
+        """The line below the tool's name."""
         parts = [f"call {self.index}"] if self.calls == 1 else [f"{self.calls:,} calls"]
         parts += [f"×{self.instances:,}"] if self.instances > 1 and self.calls == 1 else []
         words = {"gather": "gathers", "each": "for each", "child": "child run", "fire-and-forget": "not awaited"}
@@ -430,5 +430,5 @@ def _short(text: str, most: int) -> str:
 
 
 def _text(text: str) -> str:
-    """A text as it may stand in SVG: nothing in it is markup, and what cannot be seen is shown by its number."""
+    """Escape a text for SVG: nothing in it is markup, and what cannot be seen is shown by its number."""
     return escape(one_line(text).encode("utf-8", "backslashreplace").decode())

@@ -52,7 +52,7 @@ def call(run: OpenedRun, index: int) -> dict[str, Any]:
 
 
 def _cut_short(run: OpenedRun, counts: Counts, call: CallCounters) -> Iterator[ErrorGroup]:
-    """What became of a call whose run was ended when it had begun in some instances."""
+    """Group the errors of a call that had begun in some instances when its run was ended."""
     index, number = call.call.index, counts.running(call)
     if not run.has_stopped or not number:
         return
@@ -118,7 +118,7 @@ def _call(one: CallResult, call: Call, parameters: Mapping[str, Any] | None) -> 
 
 
 class _Statuses:
-    """How instances stand, by the calls of each."""
+    """The statuses of instances, by the calls of each."""
 
     def __init__(self, run: OpenedRun, counts: Counts) -> None:
         self._run = run
@@ -174,7 +174,7 @@ def _status(run: OpenedRun) -> str | None:
 
 
 def _has(run: OpenedRun, counts: Counts, instance: str | None, index: int, wanted: str | None) -> bool:
-    """Whether a lane has a call that stands so."""
+    """Whether a lane has a call, and that of the wanted status."""
     is_there = index in run.counters.lanes[instance].known
     return is_there and wanted in (None, counts.status(instance, index))
 

@@ -26,12 +26,12 @@ from ..store.run_store import RunStore
 from ..store.scripts import iso_date
 from ..store.state import RunState
 
-# A run's log, counted: for each call how many instances stand how, and why calls failed.
+# A run's log, counted: for each call how many instances have which status, and why calls failed.
 #
 # It is read once, by pages, and then only what is new. What is kept does not grow with the size of results: of each
 # instance its name and one status for each of its calls that has begun (some 450 bytes for an instance with a few
 # calls), of each failed call which group of errors it is in, and of each call at most `limits.MOST_GROUPS` groups.
-# What is at work stands in no entry of the log: it is read when it is asked for.
+# What is at work is in no entry of the log: it is read when it is asked for.
 #
 # Errors are grouped by their type and their message, in which whatever has a digit in it and the name of the instance
 # count as one and the same: "no page 17 of order-4711" and "no page 3 of order-12" are one group, shown as the first
@@ -363,7 +363,7 @@ class OpenedRun:
 T = TypeVar("T")
 
 CUT: Final = "…cut"
-"""The one key of the object that stands in place of a part that was cut."""
+"""The one key of the object that replaces a part that was cut."""
 
 
 def shown(value: Any, most_bytes: int = limits.SHOW_BYTES, *, depth: int = 0) -> Any:

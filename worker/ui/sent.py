@@ -229,7 +229,7 @@ def _answer(name: str, given: Given, messages: Sequence[Any], schema: Any, child
 
 
 class Counts:
-    """How many instances of each call stand how, now."""
+    """The statuses of each call, counted over all instances, now."""
 
     def __init__(self, run: OpenedRun) -> None:
         """Raises `RedisError`."""
@@ -261,7 +261,7 @@ class Counts:
         return self._standing(instance, index) is Status.RUNNING
 
     def status(self, instance: str | None, index: int) -> str:
-        """How a call of an instance stands."""
+        """The status of a call of an instance."""
         found = self._standing(instance, index)
         return (stopped(found) if self.has_stopped else found).value
 
@@ -270,7 +270,7 @@ class Counts:
 
 
 def stopped(status: Status) -> Status:
-    """How a call stands whose run was ended as it stood (SPEC R4.11)."""
+    """The status of a call that had not ended when its run was ended (SPEC R4.11)."""
     if status in FINAL:
         return status
     return Status.FAILED if status is Status.RUNNING else Status.SKIPPED
@@ -435,7 +435,7 @@ def _tick(tick: Tick, said: Mapping[str, Any], calls: list[dict[str, Any]], most
 
 
 def _brought(run: OpenedRun) -> dict[int, list[dict[str, Any]]]:
-    """The calls of each tick, with how they stand, and of global ones the child run."""
+    """List the calls of each tick with their statuses, and the child runs of global ones."""
     counts, found = Counts(run), dict[int, list[dict[str, Any]]]()
     shared = run.lanes(None).shared
     for index, counters in sorted(run.counters.calls.items()):

@@ -77,7 +77,7 @@ class Connection(H11Protocol):
         self._watch_reader(None)
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """Wait no more for the client, which has read."""
         super().resume_writing()
         self._stop_unread()
 
@@ -259,7 +259,7 @@ def _filled(html: str, data: str) -> str:
 
 
 def json_block(value: Any) -> str:
-    """A value as JSON that may stand in a block of HTML: nothing in it is markup, or cannot be seen."""
+    """Write a value as JSON for a block of HTML: nothing in it is markup, or cannot be seen."""
     text = one_line(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).translate(_MARKUP)
     return text.encode("utf-8", "backslashreplace").decode()
 
