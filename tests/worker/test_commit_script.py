@@ -59,7 +59,7 @@ class Log:
             "global_seen": self.last(None),
             "owner": secrets.token_hex(4),
             "leaves": True,
-            "takes_up": self.redis.zscore(self.keys.published, instance or ""),
+            "clears_mark": self.redis.zscore(self.keys.published, instance or ""),
         }
         sendings, waking, decided = how.pop("sendings", {}), how.pop("waking", ()), how.pop("decided", ())
         endings = [
@@ -309,7 +309,7 @@ def test_what_was_decided_by_an_outcome_that_is_not_in_the_log_does_not_come_eit
     late = log.commit(Outcome(0, Status.FAILED), Outcome(1, Status.SKIPPED), done(3), seen="0-0", decided=[1])
     assert late.accepted == (False, False, True), "call 1 is at work, with what call 0 has written"
     assert log.entry(1).startswith("running:")
-    assert not late.is_fresh
+    assert not late.is_current
     assert log.commit(done(1), Outcome(2, Status.SKIPPED), decided=[2]).accepted == (True, True)
     assert first.accepted == (True,)
 
@@ -385,9 +385,9 @@ def test_a_lane_is_not_parked_when_something_has_come_meanwhile(log: Log) -> Non
     old = log.last("①"), log.last(None)
     log.commit(done(0))
     advance = log.advance("①", seen=old[0], global_seen=old[1], park=True)
-    assert (advance.is_fresh, advance.global_id) == (True, log.last(None))
+    assert (advance.is_current, advance.global_id) == (True, log.last(None))
     log.commit(done(1), instance="①")
-    assert not log.advance("①", seen=old[0], park=True).is_fresh
+    assert not log.advance("①", seen=old[0], park=True).is_current
     assert not log.redis.exists(log.keys.parked)
 
 
@@ -395,11 +395,11 @@ def test_a_caller_that_has_not_seen_everything_gets_an_answer_that_says_so(log: 
     log.begin(9)
     log.claim(2)
     first = log.commit(done(0))
-    assert first.is_fresh
+    assert first.is_current
     second = log.commit(done(1), seen=first.last_id)
-    assert second.is_fresh
+    assert second.is_current
     third = log.commit(done(2), seen=first.last_id)
-    assert not third.is_fresh
+    assert not third.is_current
     assert third.accepted == (True,)
     assert third.last_id == log.last(None)
 
@@ -407,10 +407,10 @@ def test_a_caller_that_has_not_seen_everything_gets_an_answer_that_says_so(log: 
 def test_a_runner_that_takes_up_a_lanes_task_takes_away_the_mark_that_it_has_read(log: Log) -> None:
     log.begin(1)
     log.redis.zadd(log.keys.published, {"①": 5, "②": 5})
-    log.advance("①", takes_up=None)
-    log.advance("①", takes_up=4.0)
+    log.advance("①", clears_mark=None)
+    log.advance("①", clears_mark=4.0)
     assert log.redis.zrange(log.keys.published, 0, -1) == ["①", "②"], "marked anew since: somebody has to look again"
-    log.advance("①", takes_up=5.0)
+    log.advance("①", clears_mark=5.0)
     assert log.redis.zrange(log.keys.published, 0, -1) == ["②"]
 
 

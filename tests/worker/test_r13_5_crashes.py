@@ -43,7 +43,7 @@ from acts_celery.worker.runner.calls import Threads
 from acts_celery.worker.runner.checking import Checker, Validator
 from acts_celery.worker.runner.remote import Children, Remote
 from acts_celery.worker.runner.scheduler import Scheduler
-from acts_celery.worker.runner.step import Services
+from acts_celery.worker.runner.step import WorkerContext
 from acts_celery.worker.store.connections import connect_async
 from acts_celery.worker.store.entries import follow
 from acts_celery.worker.store.keys import Keys
@@ -214,7 +214,7 @@ class World:
 
         leases: Any = SimpleNamespace(enter=lambda *_: None, leave=lambda *_: None)
         checker = Checker(settings, registry)
-        services = Services(
+        services = WorkerContext(
             log,
             settings,
             registry,

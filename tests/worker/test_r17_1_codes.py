@@ -25,7 +25,7 @@ from acts_celery.worker.client.deployments import Deployments
 from acts_celery.worker.limits import MOST_CODES
 from acts_celery.worker.registry.activities import Policy, make_activity, version_of
 from acts_celery.worker.store.keys import Field, Keys
-from acts_celery.worker.store.scripts import Code, server_ms
+from acts_celery.worker.store.scripts import ExecutedBy, server_ms
 from tests.acceptance.command import Finished
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_apart, settings_for
@@ -115,14 +115,14 @@ def test_what_a_call_holds_of_it_is_a_small_number(near: Backend) -> None:
     keys = Keys("acts", run.id)
     found: Any = near.redis.xrange(keys.log)
     assert [fields[Field.CODE] for _, fields in found if Field.CODE in fields] == [b"0"] * 50
-    assert near.redis.hgetall(keys.codes) == {Code("near@here", "7").pack().encode(): b"0"}
+    assert near.redis.hgetall(keys.codes) == {ExecutedBy("near@here", "7").pack().encode(): b"0"}
 
 
 def test_no_more_are_noted_than_a_run_may_have(near: Backend) -> None:
     run = near.client.submit_document({"solution": {"calls": CALLS[:1]}, "config": {"approve": ["*"]}})
     while not run.held():
         time.sleep(0.02)
-    others: Any = {Code(f"other{n}", None).pack(): n for n in range(MOST_CODES)}
+    others: Any = {ExecutedBy(f"other{n}", None).pack(): n for n in range(MOST_CODES)}
     near.redis.hset(Keys("acts", run.id).codes, mapping=others)
     run.approve(0)
     (call,) = near.wait(run.id).calls

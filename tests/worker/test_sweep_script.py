@@ -150,7 +150,7 @@ def test_a_lanes_task_counts_as_lost_in_time_however_often_its_lost_calls_are_lo
     judged.redis.zadd(judged.keys.published, {"": on_its_way})
     judged.sweep()
     assert judged.redis.zscore(*task_of_the_lane) == on_its_way
-    judged.claim(1, owner="you", takes_up=None)
+    judged.claim(1, owner="you", clears_mark=None)
     judged.sweep()
     mark = judged.redis.zscore(*task_of_the_lane)
     assert mark is not None

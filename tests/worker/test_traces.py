@@ -28,7 +28,7 @@ from acts_celery.worker.client.call_results import Timing
 from acts_celery.worker.errors import MalformedMessage
 from acts_celery.worker.logs import AT_WORK, JsonFormatter, MaskedFormatter, Masking, _set_up, lane_at_work
 from acts_celery.worker.registry.loading import load as load_activities
-from acts_celery.worker.store.entries import Spent
+from acts_celery.worker.store.entries import CallTiming
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.telemetry.sending import Exported, NotExported, NothingToExport, SpanSender, TraceExport
 from acts_celery.worker.telemetry.spans import request_attributes
@@ -625,9 +625,9 @@ def test_a_call_that_left_no_message_is_in_the_log_where_all_is_asked_for(backen
 
 def test_what_no_worker_of_ours_has_written_is_no_time() -> None:
     for packed in (-1, "1", [1], [1, 1], [-1, 2], [None, "2"], {"took": 1}, None):
-        assert Spent.read(packed) is None
-    for spent in (Spent(0), Spent(12, 3), Spent(None, 2)):
-        assert Spent.read(spent.pack()) == spent
+        assert CallTiming.read(packed) is None
+    for spent in (CallTiming(0), CallTiming(12, 3), CallTiming(None, 2)):
+        assert CallTiming.read(spent.pack()) == spent
 
 
 # How a worker writes its log: lines for people, or one JSON document a line; never with what is secret.

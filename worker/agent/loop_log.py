@@ -18,7 +18,7 @@ from ...protocol.requests.streaming import GrowingAnswer
 from ..broker.attempts import owner_token
 from ..broker.messages import WRITTEN, lane_task
 from ..limits import LOG_BYTES_PER_BYTE, LOOP_LOG_SMALL_BYTES
-from ..runner.step import Services
+from ..runner.step import WorkerContext
 from ..store.commits import Claim, Commit, Committed, Rest
 from ..store.entries import LoopStep
 from ..store.keys import LOOP
@@ -42,7 +42,7 @@ from .ticks import (
 class LoopLog:
     """The log of one loop, as its runner reads and writes it. Raises `RunGone`."""
 
-    def __init__(self, services: Services, view: LoopView) -> None:
+    def __init__(self, services: WorkerContext, view: LoopView) -> None:
         self._services = services
         self._view = view
         self._owner = owner_token()
@@ -119,17 +119,17 @@ class LoopLog:
             claims=claims,
             rests=rests,
             leaves=leaves,
-            takes_up=mark,
+            clears_mark=mark,
             status=view.status,
             born=view.born,
         )
         committed = await self._services.log.commit(view.run, commit)
         if committed.status == "gone":
             raise RunGone(view.run)
-        is_fresh = committed.is_fresh and committed.global_id == view.global_seen
-        self.has_left = leaves and is_fresh
+        is_current = committed.is_current and committed.global_id == view.global_seen
+        self.has_left = leaves and is_current
         await self._publish(committed.woken)
-        return committed._replace(is_fresh=is_fresh)
+        return committed._replace(is_current=is_current)
 
     async def _publish(self, lanes: Sequence[str]) -> None:
         if lanes:
@@ -186,7 +186,9 @@ T = TypeVar("T")
 class Answers:
     """The answers to one loop's requests, read into steps."""
 
-    def __init__(self, view: LoopView, services: Services, budget: LoopBudget, begin: Callable[[], LoopStep]) -> None:
+    def __init__(
+        self, view: LoopView, services: WorkerContext, budget: LoopBudget, begin: Callable[[], LoopStep]
+    ) -> None:
         self._view = view
         self._services = services
         self._checker = services.checker

@@ -28,7 +28,7 @@ from ..broker.attempts import Attempt, CallId, Result, Retry
 from ..broker.messages import WRITTEN, Delivery, TaskMessage, tick_answer
 from ..registry.models import KnownModels, Unreachable, picture_fields
 from ..runner.starting import waits
-from ..runner.step import Mailbox, Services
+from ..runner.step import Mailbox, WorkerContext
 from ..store.commits import Claim, Rest
 from ..store.entries import LoopStep
 from ..store.keys import ENDED_STATUSES, LOOP
@@ -53,7 +53,7 @@ _LOST: Final = Failure("WorkerLost", "the worker that asked the model was lost")
 class LoopRunner:
     """The loop of one run, as long as one process drives it."""
 
-    def __init__(self, services: Services, view: LoopView) -> None:
+    def __init__(self, services: WorkerContext, view: LoopView) -> None:
         self._services = services
         self._view = view
         self._log = LoopLog(services, view)
@@ -144,7 +144,7 @@ class LoopRunner:
 
     async def _release_or_continue(self) -> bool:
         """Clear the task's mark before leaving; true where new entries of the log are a reason to stay."""
-        return not self._log.has_left and not (await self._log.commit(leaves=True)).is_fresh
+        return not self._log.has_left and not (await self._log.commit(leaves=True)).is_current
 
     # The step of each stage; false where there was none to take.
 

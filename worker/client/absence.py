@@ -14,7 +14,7 @@ from ...protocol.plan.places import Places, WrittenPlaces
 from ...protocol.references import Reference
 from .. import limits
 from ..broker.attempts import call_name
-from ..store.definition import Definition
+from ..store.definition import StoredPlan
 from ..store.run_store import RunStore
 from ..store.state import LaneState, RunState
 from ..store.waiting import missing_in, read_waiting
@@ -64,7 +64,7 @@ class Absence:
 
 
 def absence(
-    definition: Definition, store: RunStore, place: Reference, *, instance: str | None, at: str | None
+    definition: StoredPlan, store: RunStore, place: Reference, *, instance: str | None, at: str | None
 ) -> Absence:
     """Say why a reader in an instance, or a global one, finds nothing at a place, now or as of an id.
 

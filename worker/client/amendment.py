@@ -33,14 +33,14 @@ from ..broker.attempts import CallId, lane_token
 from ..broker.messages import pack
 from ..errors import BeingAmended, RunNotFound, RunOver
 from ..store.definition import (
-    Definition,
     LaneRecord,
+    StoredPlan,
     all_places_of,
     gather_counts,
     pack_amended_lane,
     pack_amendment,
 )
-from ..store.entries import counting
+from ..store.entries import effective_entries
 from ..store.held_calls import AuditRecord, audit_record
 from ..store.keys import ENDED_STATUSES
 from ..store.run_list import PARENT, RunList
@@ -235,7 +235,7 @@ class _Found:
 
     lanes: Sequence[_Lane]
     """The lanes, the global one first."""
-    definition: Definition
+    definition: StoredPlan
     messages: Sequence[Mapping[str, Any]]
     next_index: int
     """The first index that no call has ever had."""
@@ -307,7 +307,7 @@ class Amender:
         run = RunState(definition, self._history.instances())
         entries = list(self._history.entries())
         run.feed(entries)
-        messages = [entry.message for entry in counting(entries) if entry.message is not None]
+        messages = [entry.message for entry in effective_entries(entries) if entry.message is not None]
         lanes = [_lane(run.definition, lane, begun) for lane in run.lanes.values()]
         return _Found(
             lanes, run.definition, messages, 1 + max(max(lane.known, default=-1) for lane in run.lanes.values())
@@ -352,7 +352,7 @@ def _gathering(lanes: Iterable[_Lane], before: int) -> bool:
     return any(call.gather and call.index < before for lane in lanes for call in lane.waiting)
 
 
-def _lane(definition: Definition, lane: LaneState, begun: Collection[tuple[str | None, int]]) -> _Lane:
+def _lane(definition: StoredPlan, lane: LaneState, begun: Collection[tuple[str | None, int]]) -> _Lane:
     calls = definition.lane_calls(lane.record, lane.instance)
     left = [call for call in calls if lane.end(call.index) is None]
     return _Lane(

@@ -14,11 +14,11 @@ from ...protocol.errors import pointer
 from ...protocol.messages import TEXT_TYPES
 from ..broker.attempts import call_name
 from ..store.definition import LaneRecord
-from ..store.entries import Entry, Spent, id_key, moment_ms
+from ..store.entries import CallTiming, Entry, id_key, moment_ms
 from ..store.held_calls import AuditRecord
 from ..store.keys import Condition
 from ..store.run_store import RunStore
-from ..store.scripts import Code
+from ..store.scripts import ExecutedBy
 from ..store.state import Elements, End, LaneState, RunState
 from .progress import Event, event_of
 
@@ -65,7 +65,7 @@ class Timing:
         }
 
 
-def timing_of(id_: str, spent: Spent | None, *, since_ms: int | None = None) -> Timing:
+def timing_of(id_: str, spent: CallTiming | None, *, since_ms: int | None = None) -> Timing:
     """Make the timing of a call that has ended with that entry; `since_ms` is when it could begin, where known."""
     took_ms, attempts = (spent.took_ms, spent.attempts) if spent is not None else (None, None)
     return Timing(moment_ms(id_), took_ms, since_ms, attempts)
@@ -170,7 +170,7 @@ class LaneCalls:
     def __init__(
         self,
         run: RunState,
-        codes: Mapping[int, Code],
+        codes: Mapping[int, ExecutedBy],
         status: str,
         at_work: Mapping[tuple[str | None, int], Condition] = _NONE,
         *,
@@ -318,7 +318,7 @@ class CallEnd:
     """Why it was skipped."""
     call: Mapping[str, Any] | None = None
     """The call as it was written, where the entry has no message that tells it."""
-    code: Code | None = None
+    code: ExecutedBy | None = None
     """The worker that has run it, and the version of its code (SPEC R11.9)."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -358,7 +358,7 @@ class LogReading:
         self.seen = "0-0"
         """The id of the last entry that was read."""
         self._history = history
-        self._codes: dict[int, Code] = {}
+        self._codes: dict[int, ExecutedBy] = {}
         self._instance = instance
         self._changes = Changes() if audit else None
         self._has_ticks = ticks
@@ -393,7 +393,7 @@ class LogReading:
         if entry.message is not None or audit is not None or has_end or tick is not None:
             yield LogEntry(entry.id, entry.instance, entry.message or {}, audit, end, changes, tick)
 
-    def _code(self, entry: Entry) -> Code | None:
+    def _code(self, entry: Entry) -> ExecutedBy | None:
         """The worker and version of code that have run the call that ends with an entry."""
         if entry.code is not None and entry.code not in self._codes:
             self._codes = self._history.codes()
@@ -405,7 +405,7 @@ def _tick(entry: Entry) -> Event | None:
     return event if event is not None and event.kind == "tick" else None
 
 
-def _end(entry: Entry, run: RunState | None, code: Code | None) -> CallEnd | None:
+def _end(entry: Entry, run: RunState | None, code: ExecutedBy | None) -> CallEnd | None:
     if (end := entry.end) is None:
         return None
     raw = None

@@ -31,8 +31,8 @@ from ..errors import (
 )
 from ..limits import limits_of
 from ..store.connections import read_tokens, redis_errors
-from ..store.definition import Definition
-from ..store.entries import LoopStep, counting, id_key
+from ..store.definition import StoredPlan
+from ..store.entries import LoopStep, effective_entries, id_key
 from ..store.held_calls import AuditRecord, audit_record
 from ..store.keys import ENDED_STATUSES, LOOP
 from ..store.loop_view import LoopView, loop_limits, plan_of
@@ -185,7 +185,7 @@ class Sender:
         named = {message.get("_instance") for message in sent if isinstance(message, dict)}
         lanes = (None, *(instance for instance in instances if instance in named))
         entries = (entry for lane in lanes for entry in self._store.lane(lane))
-        found = counting(sorted(entries, key=lambda entry: id_key(entry.id)))
+        found = effective_entries(sorted(entries, key=lambda entry: id_key(entry.id)))
         return [entry.message for entry in found if entry.message is not None]
 
 
@@ -368,7 +368,7 @@ class LoopControl:
         publish_lanes(self._publisher(), self._settings, run, answer["woken"])
         return True
 
-    def _definition(self) -> Definition:
+    def _definition(self) -> StoredPlan:
         definition = self._store.definition()
         if definition.request is None:
             raise NoLoop(f"run {self._store.run} is not a request: it asks no model and has no ticks")

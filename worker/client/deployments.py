@@ -27,7 +27,7 @@ from .. import limits
 from ..broker.messages import unpack
 from ..errors import AmbiguousRun, OtherFormat, RunNotFound
 from ..registry.activities import Activity, Registry
-from ..store.definition import FORMAT, Definition, SaidHere, Trusts
+from ..store.definition import FORMAT, SaidHere, StoredPlan, Trusts
 from ..store.entries import Entry
 from ..store.keys import ENDED_STATUSES, Kind
 from ..store.run_list import OWNER, PARENT, RunList, State, owner_of
@@ -121,7 +121,7 @@ class Deployments:
                 yield from forecast.of(reading.part(instance, lane, shared, at_work.get(instance, ())))
         yield from self._held(replace(definition, said_here=self._said_here), reading)
 
-    def _held(self, definition: Definition, reading: _Reading) -> Iterator[Refusal]:
+    def _held(self, definition: StoredPlan, reading: _Reading) -> Iterator[Refusal]:
         """Find the calls that would be held by labels of the new code which their run does not know."""
         ways: dict[int, list[Way]] = {}
         shared = reading.run.shared.known
@@ -140,7 +140,7 @@ class Deployments:
                     reason = f"it is held by a label of the new code: {what} {way.source.label}, which others write to"
                     yield Refusal(call.index, instance, call.tool, call.runner.name, False, reason, is_hold=True)
 
-    def _changes(self, definition: Definition) -> bool:
+    def _changes(self, definition: StoredPlan) -> bool:
         """Tell whether a contract that a run's calls were checked under changes."""
         marks = definition.contracts
         return any(not one.is_of(marks[name]) for name, one in self._code.contracts.items() if name in marks)

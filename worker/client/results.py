@@ -19,13 +19,13 @@ from ...protocol.state.fold import Fold
 from .. import limits
 from ..broker.attempts import CallId
 from ..errors import NotHeld, OtherFormat, OutputUnfit, RunNotFound
-from ..store.definition import Definition, unpack_definition
+from ..store.definition import StoredPlan, unpack_definition
 from ..store.entries import Entry, id_key
 from ..store.held_calls import HeldCall, read_held
 from ..store.keys import ENDED_STATUSES, LOOP, Condition
 from ..store.run_list import PARENT, Parent, RunList
 from ..store.run_store import Background, FirstRead, RunStore
-from ..store.scripts import Code
+from ..store.scripts import ExecutedBy
 from ..store.state import RunState
 from ..store.waiting import read_unanswered, read_waiting
 from .call_results import CallResult, LaneCalls, present
@@ -378,12 +378,12 @@ class Assembly:
     ended are known for good.
     """
 
-    def __init__(self, run: str, definition: Definition, instances: Iterable[str], *, at: str | None = None) -> None:
+    def __init__(self, run: str, definition: StoredPlan, instances: Iterable[str], *, at: str | None = None) -> None:
         self._run = run
         self._state = RunState(definition, instances, at=at)
-        self._codes: Mapping[int, Code] = {}
+        self._codes: Mapping[int, ExecutedBy] = {}
 
-    def feed(self, entries: Iterable[Entry], codes: Mapping[int, Code]) -> None:
+    def feed(self, entries: Iterable[Entry], codes: Mapping[int, ExecutedBy]) -> None:
         """Take in the next entries; `codes` are the workers that have run calls, by number."""
         self._state.feed(entries)
         self._codes = codes
@@ -446,7 +446,7 @@ def _tick_result(tick: Tick, calls: Iterable[int]) -> TickResult:
     return TickResult(tick.number, **paid, calls=tuple(calls), errors=tick.errors, set_aside=tick.set_aside)
 
 
-def _output(definition: Definition, status: str, fold: Fold) -> tuple[Any, str | None]:
+def _output(definition: StoredPlan, status: str, fold: Fold) -> tuple[Any, str | None]:
     """The output, its references resolved when all calls have ended, and why it cannot be had (SPEC R4.9)."""
     output = definition.output
     if status not in ("completed", "failed"):

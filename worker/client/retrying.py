@@ -31,7 +31,7 @@ from ..broker.messages import pack
 from ..errors import BeingAmended, InstanceNotFound, NothingToRetry
 from ..limits import limits_of
 from ..store.connections import read_tokens
-from ..store.definition import LaneRecord, Layer, pack_amended_lane, writers_of
+from ..store.definition import AmendmentLayer, LaneRecord, pack_amended_lane, writers_of
 from ..store.entries import Entry, id_key
 from ..store.held_calls import Actor, audit_record
 from ..store.keys import Kind
@@ -309,7 +309,7 @@ def new_record(view: RunView, lane: RetryLane) -> bytes:
         left -= {call.index for call in calls}
         first = int((following.amendment or ":0").rpartition(":")[2])
         if calls:
-            layers.append(Layer(calls, first, record.held, record.promised, record.required, record.unseen))
+            layers.append(AmendmentLayer(calls, first, record.held, record.promised, record.required, record.unseen))
     return pack_amended_lane(replace(records[-1], kept=(*records[-1].kept, *layers)))
 
 

@@ -18,7 +18,7 @@ from ...protocol.messages import kind_of
 from .. import limits
 from ..backoff import batches
 from ..store.definition import FORMAT, require_format
-from ..store.entries import Entry, counting, moment_ms
+from ..store.entries import Entry, effective_entries, moment_ms
 from ..store.keys import ENDED_STATUSES
 from ..store.run_list import DELEGATE, PARENT, Parent, State
 from ..store.run_store import RunStore
@@ -130,7 +130,7 @@ def _tick(run: str, tick: Tick) -> Row:
 
 def _messages(run: str, entries: Iterable[Entry]) -> Iterator[Row]:
     found = list(entries)
-    counts = {entry.id for entry in counting(found)}
+    counts = {entry.id for entry in effective_entries(found)}
     for entry in found:
         said = entry.message or next((each.message for each in entry.loop if isinstance(each, Answered)), None)
         if said is None:

@@ -547,7 +547,7 @@ def _text(error: BaseException) -> str:
 # Whether the code of this worker fits a call that may have been checked under another contract (SPEC R17.3).
 
 
-def fitting(
+def activity_for(
     activity: Activity | None,
     name: str,
     worker: str,
@@ -555,8 +555,8 @@ def fitting(
     parameters: Mapping[str, Any],
     mark: str | None,
 ) -> Activity | Retry:
-    """The activity of that name, as far as it is here and admits a call with the mark of its contract, where one is
-    known; else what comes of the attempt: it is given back.
+    """The activity of that name, where this worker has it and it admits a call with the mark of its contract, if one is
+    known; else the end of the attempt: it is given back.
     """
     if activity is None:
         return given_back(unknown_code("activity", name, worker))

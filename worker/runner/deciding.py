@@ -17,13 +17,13 @@ from ..broker.messages import lane_task, pack, rest_of
 from ..limits import BYTES_A_STEP, OUTCOMES_A_STEP
 from ..registry.activities import Activity, Delegate
 from ..store.commits import Delegated, Rest
-from ..store.entries import Spent
+from ..store.entries import CallTiming
 from ..store.held_calls import pack_hold
 from ..store.lane import LaneView
-from ..store.scripts import Code, date_now
+from ..store.scripts import ExecutedBy, date_now
 from .remote import Started
 from .starting import Starter
-from .step import Mailbox, Services, Step
+from .step import Mailbox, Step, WorkerContext
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 class Decider:
     """Decides for one lane runner. The lane is the log's, plus outcomes about to be committed."""
 
-    def __init__(self, services: Services, starter: Starter, mailbox: Mailbox) -> None:
+    def __init__(self, services: WorkerContext, starter: Starter, mailbox: Mailbox) -> None:
         self._services = services
         self._starter = starter
         self._mailbox = mailbox
@@ -102,11 +102,11 @@ class Decider:
                 self._of_results.found.clear()
                 lane.apply(outcome)
                 step.outcomes.append(outcome)
-                step.spent[index] = Spent(attempt.took_ms, attempt.number)
+                step.spent[index] = CallTiming(attempt.took_ms, attempt.number)
                 if attempt.seen is not None:
                     step.seen[index] = attempt.seen
                 if attempt.worker is not None:
-                    step.codes[index] = Code(attempt.worker, attempt.version)
+                    step.codes[index] = ExecutedBy(attempt.worker, attempt.version)
                 step.load += sum(len(pack(part)) for part in (*outcome.messages, outcome.value))
         self._now_ms = None
 
@@ -208,7 +208,7 @@ MAX_CONCURRENCY = "max_concurrency"
 class Admission:
     """The calls of one lane runner at the door."""
 
-    def __init__(self, services: Services, lane: LaneView, refuse: Callable[[Iterable[int]], None]) -> None:
+    def __init__(self, services: WorkerContext, lane: LaneView, refuse: Callable[[Iterable[int]], None]) -> None:
         """`refuse` is told which calls have no slot."""
         self._slots = services.slots
         self._refuse = refuse

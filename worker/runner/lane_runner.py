@@ -6,7 +6,7 @@ round trip that also claims the calls that come next, so a chain of five costs f
 A call whose attempt failed rests until it is due again. That stands in the run's records and holds nothing up: a runner
 stays for the next attempt only where it comes soon, else the sweep publishes the lane when the time has come.
 
-A runner may find that others have written to its lane (`Committed.is_fresh`): it then reads the lane anew, so that
+A runner may find that others have written to its lane (`Committed.is_current`): it then reads the lane anew, so that
 what is folded is always in the log's order. As long as it has not left, it holds a lease of its own, so that a lane
 with something left to do is never without one.
 """
@@ -31,7 +31,7 @@ from ..store.keys import LOOP
 from ..store.lane import LaneView, RunGone
 from .deciding import Admission, Decider
 from .starting import InlineCalls, Starter
-from .step import Mailbox, Services, Step, count_ended
+from .step import Mailbox, Step, WorkerContext, count_ended
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _UNDER_WAY: Final = ("running", "paused")
 class LaneRunner:
     """One process's time with one lane."""
 
-    def __init__(self, services: Services, lane: LaneView) -> None:
+    def __init__(self, services: WorkerContext, lane: LaneView) -> None:
         self._services = services
         self._lane = lane
         """The lane as the log has it, plus outcomes about to be committed."""
@@ -53,7 +53,7 @@ class LaneRunner:
         self._starter = Starter(services, lane.run, lane.instance, self._inline, self._mailbox.has_turn)
         self._decider = Decider(services, self._starter, self._mailbox)
         self._meter = Meter()
-        self._takes_up = True
+        self._clears_mark = True
         self.gets_on: asyncio.Event | None = None
         """To be set when something was committed: the lane is not what its last worker died of."""
         self.failed: list[str] = []
@@ -93,7 +93,12 @@ class LaneRunner:
         METER.set(self._meter)
         self._services.presence.enter(self._lane.run.run, self._owner)
         try:
-            while await self._step() or self._mailbox.has_news or await self._stays() or self._mailbox.has_news:
+            while (
+                await self._step()
+                or self._mailbox.has_news
+                or await self._release_or_continue()
+                or self._mailbox.has_news
+            ):
                 pass
         finally:
             self._inline.dismiss()
@@ -141,26 +146,28 @@ class LaneRunner:
         if self.is_over:
             return False
         if self._services.leaving.is_set():
-            return await self._hand_on()
+            return await self._requeue()
         if self._lane.waits_for_global and await self._park():
             return True
         if self._inline or (self._mailbox.resting and self._run_status == "running"):
             results += await self._inline.wait()
             return True
-        return await self._finds_lost()
+        return await self._check_lost_calls()
 
-    async def _hand_on(self) -> bool:
-        """Wait for what is at work here, and then leave the rest of the lane to another worker: this one ends."""
+    async def _requeue(self) -> bool:
+        """Wait for the calls at work here, then publish the lane anew for another worker: this one ends."""
         if self._inline:
             self._decider.results += await self._inline.wait()
             return True
         if self._run_status == "running" and not self._lane.is_finished:
-            await self._let_out(await self._write(hands_on=True))
+            await self._publish_woken(await self._write(requeue=True))
         return False
 
-    async def _finds_lost(self) -> bool:
-        """Whether calls at work elsewhere are so no more. One that waits for what is carried out again cannot begin
-        anew at once where it is lost: whoever takes up the lane for it leaves, and counts on those who do that.
+    async def _check_lost_calls(self) -> bool:
+        """Read the lane anew and say whether a call at work elsewhere was lost, where calls of it were retried.
+
+        A lost call that waits for retried ones cannot begin at once, so the runner that was published for it leaves:
+        this one has to find the loss.
         """
         if not (self._lane.was_retried and Status.RUNNING in self._execution.statuses.values()):
             return False
@@ -193,7 +200,7 @@ class LaneRunner:
             claims=[self._starter.claim(start.call) for start in starts],
             holds=step.held(),
             output_fault=self._lane.output_fault() if outcomes else None,
-            leaves=is_all and not self._stays_for(starts),
+            leaves=is_all and not self._waits_after(starts),
         )
         self._note_ends(outcomes, committed)
         sent = step.sent(committed)
@@ -215,19 +222,19 @@ class LaneRunner:
         if not is_ours:
             await self._reload()
             self._reconsider(starts, committed)
-        elif not committed.is_fresh:
+        elif not committed.is_current:
             await self._reload()
         else:
             self._lane.seen = committed.last_id
             await self._note_global(committed)
 
-    def _stays_for(self, starts: Sequence[Start]) -> bool:
-        """Whether there is something to wait for here, once these calls have been started."""
+    def _waits_after(self, starts: Sequence[Start]) -> bool:
+        """Whether something is left to wait for here once these calls have been started."""
         waits = self._inline or self._mailbox.resting or starts or self._lane.waits_for_global
         return bool(waits) or self._services.leaving.is_set()
 
     def _hold(self, holds: Sequence[Hold | FanOut], committed: Committed) -> None:
-        """Take in which calls are held now, or spread; those of a run that was paused meanwhile are when it goes on."""
+        """Note which calls are held now, or run for each element; in a run that was paused they are decided again."""
         for hold, is_held in zip(holds, committed.held, strict=True):
             if is_held and isinstance(hold, FanOut):
                 self._execution.apply(FanOutBegun(hold.call.index, hold.snapshot))
@@ -252,7 +259,7 @@ class LaneRunner:
         """Begin the claimed calls. Returns the messages that are still to be published."""
         messages: list[TaskMessage] = []
         size = 0
-        at = committed.last_id if committed.is_fresh else None
+        at = committed.last_id if committed.is_current else None
         for start, number, attempt in zip(starts, committed.attempts, self._attempts(starts, committed), strict=True):
             if committed.status == "paused":
                 self._execution.reconsider(start.call.index)
@@ -292,7 +299,7 @@ class LaneRunner:
         news = self._mailbox.take()
         if news.is_told:
             self._run_status = "running"
-            self._takes_up = True
+            self._clears_mark = True
             await self._reload()
         for index in news.due:
             self._execution.record(index, Status.WAITING)
@@ -310,11 +317,11 @@ class LaneRunner:
         is_newer = attempt.again > self._lane.again(attempt.id.index)
         return is_newer or self._status(attempt.id.index) is Status.WAITING
 
-    async def _stays(self) -> bool:
+    async def _release_or_continue(self) -> bool:
         """Take back the runner's lease and the task's mark before leaving; news in the lane are a reason to stay."""
-        if not (self._is_marked or self._takes_up):
+        if not (self._is_marked or self._clears_mark):
             return False
-        await self._let_out(await self._write(leaves=True))
+        await self._publish_woken(await self._write(leaves=True))
         if self._is_marked:
             self.look_again()
         return True
@@ -322,8 +329,8 @@ class LaneRunner:
     async def _park(self) -> bool:
         """Let a global call wake the lane, also while calls run in line; says whether it has come already."""
         committed = await self._write(park=True, leaves=not self._inline)
-        await self._let_out(committed)
-        if not committed.is_fresh:
+        await self._publish_woken(committed)
+        if not committed.is_current:
             await self._reload()
             return True
         return await self._note_global(committed)
@@ -336,20 +343,20 @@ class LaneRunner:
             seen=lane.seen,
             global_seen=lane.global_seen,
             owner=self._owner,
-            takes_up=lane.mark if self._takes_up else None,
+            clears_mark=lane.mark if self._clears_mark else None,
             work=self._meter.read(),
             born=lane.run.born,
             **parts,
         )
         committed = await self._services.log.commit(lane.run.run, commit)
-        self._takes_up = False
+        self._clears_mark = False
         self._run_status = committed.status
         if committed.status == "gone":
             raise RunGone(lane.run.run)
         if self.gets_on is not None:
             self.gets_on.set()
-        nothing_new = committed.is_fresh and (lane.instance is None or committed.global_id == lane.global_seen)
-        self._is_marked = not (commit.hands_on or (commit.leaves and nothing_new))
+        nothing_new = committed.is_current and (lane.instance is None or committed.global_id == lane.global_seen)
+        self._is_marked = not (commit.requeue or (commit.leaves and nothing_new))
         return committed
 
     async def _note_global(self, committed: Committed) -> bool:
@@ -379,7 +386,7 @@ class LaneRunner:
             return frozenset(outcome.index for outcome in outcomes)
         return self._lane.run.definition.awaited & {outcome.index for outcome in outcomes}
 
-    async def _let_out(self, committed: Committed) -> None:
+    async def _publish_woken(self, committed: Committed) -> None:
         """Publish the lanes whose turn came when this one's task was taken up (see run.lua)."""
         if committed.woken:
             await self._services.publish(self._woken(committed))

@@ -46,7 +46,7 @@ from ..broker.messages import (
 from ..limits import MOST_RETRIES, most_of
 from ..registry.activities import Policy, Registry
 from ..registry.models import KnownModels, Reported, picture_fields, picture_message
-from ..store.definition import Definition
+from ..store.definition import StoredPlan
 from ..store.held_calls import Actor, AuditRecord
 from ..store.keys import ENDED_STATUSES
 from ..store.run_list import (
@@ -62,7 +62,7 @@ from ..store.run_store import RunStore
 from ..store.run_writer import RunWriter
 from ..store.scripts import server_ms
 from ..store.slots import Budget as RunBudget
-from .calls import Threads, fitting, invoke
+from .calls import Threads, activity_for, invoke
 from .checking import Checker
 from .rooms import AskedModels
 
@@ -82,7 +82,7 @@ class Remote:
         activity = self._registry.activities.get(call.runner.name)
         return activity is not None and activity.queue is not None
 
-    def received(self, call: Call, attempt: Attempt, result: Result, definition: Definition) -> Result:
+    def received(self, call: Call, attempt: Attempt, result: Result, definition: StoredPlan) -> Result:
         """A result as far as it is believed: another process has sent it, and may say what its code may not.
 
         A delegate's is a value, and a model's may be the choice of one of several places; an attempt is followed by
@@ -119,7 +119,7 @@ class Remote:
         start: Start,
         attempt: Attempt,
         execution: Execution,
-        definition: Definition,
+        definition: StoredPlan,
         files: Mapping[str, bytes],
     ) -> TaskMessage:
         """The task that carries the call out; with the files that its context shows, of these. Raises `Conflict` where
@@ -150,7 +150,7 @@ class Remote:
         )
         return self._task(EXECUTE_DELEGATE, body, call)
 
-    def pictures(self, start: Start, execution: Execution, definition: Definition) -> list[tuple[str, str]]:
+    def pictures(self, start: Start, execution: Execution, definition: StoredPlan) -> list[tuple[str, str]]:
         """The places, and digests, of the pictures of tools that the model that a call asks is shown."""
         call = start.call
         own = definition.delegates.get(call.runner.name, {}) if call.runner.executor is Executor.DELEGATE else {}
@@ -160,7 +160,7 @@ class Remote:
         given = [*execution.scoped_messages(call), render_data("input", dict(start.parameters))]
         return list(shown_pictures(given, Budget()))
 
-    def _asked(self, start: Start, execution: Execution, definition: Definition) -> ResultRequest:
+    def _asked(self, start: Start, execution: Execution, definition: StoredPlan) -> ResultRequest:
         """What a delegate in code, or a model, is given."""
         call = start.call
         if not self.asks(call, definition):
@@ -175,7 +175,7 @@ class Remote:
             show_bytes=definition.config.get("show_bytes"),
         )
 
-    def asks(self, call: Call, definition: Definition) -> bool:
+    def asks(self, call: Call, definition: StoredPlan) -> bool:
         """Whether a remote call is a request of its own to a model."""
         if call.runner.executor is Executor.ACTIVITY:
             return False
@@ -214,7 +214,7 @@ class Remote:
         shown = f"{body.attempt.id} {call.runner.name}"
         return TaskMessage(task, self.queue(call), pack_message(body), shown, call.is_fire_and_forget)
 
-    def _delegate_name(self, call: Call, definition: Definition) -> str:
+    def _delegate_name(self, call: Call, definition: StoredPlan) -> str:
         """The code that runs it, or nothing where a model solves it; a submission's own definition comes first."""
         name = call.runner.name
         return "" if name in definition.delegates or call.runner.executor is Executor.LATENT else name
@@ -282,7 +282,7 @@ class RemoteExecutor:
         """Carry out an activity's call."""
         name = message.activity
         known = self._registry.activities.get(name)
-        activity = fitting(known, name, self._worker, message.call, message.parameters, message.mark)
+        activity = activity_for(known, name, self._worker, message.call, message.parameters, message.mark)
         if isinstance(activity, Retry):
             return activity
         said = ToolTrust.together((activity.contract.tool.trust, self._operator.of(name)))
@@ -398,13 +398,13 @@ class Children:
         self._writer = RunWriter(redis, settings)
 
     @staticmethod
-    def answers(call: Call, definition: Definition) -> bool:
+    def answers(call: Call, definition: StoredPlan) -> bool:
         """Whether a call is answered by a run of its own."""
         is_delegate = call.runner.executor is Executor.DELEGATE
         return is_delegate and declares_tools(definition.delegates.get(call.runner.name, {}))
 
     async def start(
-        self, start: Start, attempt: Attempt, execution: Execution, definition: Definition
+        self, start: Start, attempt: Attempt, execution: Execution, definition: StoredPlan
     ) -> Started | Success | Failure:
         """Start the run that answers a call, or take up the one that was started before. Raises `Conflict`,
         `RedisError`.
@@ -422,7 +422,7 @@ class Children:
         delegate: str,
         own: Mapping[str, Any],
         context: list[dict[str, Any]],
-        definition: Definition,
+        definition: StoredPlan,
     ) -> Started | Success | Failure:
         above, budgets, left = self._above(attempt.id.run, definition)
         most = self._settings.limit_child_depth
@@ -451,7 +451,7 @@ class Children:
         lanes = self._writer.write(plan, child.run, now_ms, order, fields, files=files).lanes
         return Started(child.run, tuple(lanes))
 
-    def _above(self, run: str, definition: Definition) -> tuple[Parent | None, tuple[RunBudget, ...], dict[str, float]]:
+    def _above(self, run: str, definition: StoredPlan) -> tuple[Parent | None, tuple[RunBudget, ...], dict[str, float]]:
         """Whose child the run is itself, what its child runs take from, and what is left for one now (SPEC R13.3)."""
         store = RunStore.open(self._redis, self._settings.key_prefix, run)
         above = store.parent()
@@ -475,7 +475,7 @@ class Children:
         return parent.files(named)
 
     def _plan(
-        self, own: Mapping[str, Any], context: list[dict[str, Any]], definition: Definition, left: Mapping[str, float]
+        self, own: Mapping[str, Any], context: list[dict[str, Any]], definition: StoredPlan, left: Mapping[str, float]
     ) -> Plan:
         """The child's request, checked. Raises `Rejected`. What a delegate declares of its input promises nothing: its
         model bridges the gap to what it is given (SPEC R9.2).

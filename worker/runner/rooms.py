@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..registry.activities import Registry
     from ..registry.models import Answer, ModelError, OnThread, Reported, Usage
     from ..store.loop_view import LoopView
-    from .step import Services
+    from .step import WorkerContext
 
 AGENT: Final = "agent"
 """What asks models and runs loops: an `Agent`."""
@@ -125,5 +125,5 @@ class Agent(Protocol):
     ) -> AskedModels:
         """The models of this process."""
 
-    def make_driver(self, services: Services, view: LoopView) -> LoopDriver:
+    def make_driver(self, services: WorkerContext, view: LoopView) -> LoopDriver:
         """What runs a loop in this process."""

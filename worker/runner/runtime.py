@@ -59,7 +59,7 @@ from .checking import Checker, Validator
 from .remote import Children, Remote, RemoteExecutor
 from .rooms import agent
 from .scheduler import Returns, Scheduler
-from .step import Services
+from .step import WorkerContext
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ class Runtime:
         checker = Checker(settings, registry)
         children = Children(connect(settings), settings, checker)
         return Scheduler(
-            Services(
+            WorkerContext(
                 log,
                 settings,
                 registry,

@@ -33,7 +33,7 @@ from ..store.lane import LaneView, RunGone
 from ..store.loop_view import LoopView
 from .lane_runner import LaneRunner
 from .rooms import LoopDriver, agent
-from .step import Publish, Recent, Services, Views
+from .step import Publish, Recent, Views, WorkerContext
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ View = LaneView | LoopView
 class Scheduler:
     """Runs any number of lanes concurrently, all on one event loop."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: WorkerContext) -> None:
         self._services = services
         self._views = Views(services.log, services.limits, services.checker.trust_of)
         self._runners: dict[LaneId, Runner] = {}

@@ -26,16 +26,16 @@ from ..limits import most_of
 from ..registry.activities import Activity
 from ..registry.models import KnownModels
 from ..store.commits import Claim
-from ..store.definition import Definition
+from ..store.definition import StoredPlan
 from ..store.lane import LaneView, RunView
 from ..store.log import MessageLog
 from ..store.run_list import FileGone
 from ..store.run_writer import TakenOver
 from ..store.slots import Reservation, Shortfall, budget_member
-from .calls import CANCELLED_ITSELF, fitting, invoke
+from .calls import CANCELLED_ITSELF, activity_for, invoke
 from .remote import Started
 from .rooms import agent
-from .step import Mailbox, Services
+from .step import Mailbox, WorkerContext
 
 # What calls that ask a model take from a loop's budget (SPEC R13.3): reserved before they are sent, charged when they
 # have ended. A request that does not fit what is left waits as long as others may give something back.
@@ -46,7 +46,7 @@ _FREE: Final = Cost()
 class CallBudget:
     """The tokens of one run's calls."""
 
-    def __init__(self, log: MessageLog, settings: Settings, definition: Definition, models: KnownModels) -> None:
+    def __init__(self, log: MessageLog, settings: Settings, definition: StoredPlan, models: KnownModels) -> None:
         self._log = log
         self._models = models
         self._settings = settings
@@ -108,7 +108,7 @@ _Ended = tuple[Result | Started, int]
 class InlineCalls:
     """The calls of one lane that are at work in this process."""
 
-    def __init__(self, services: Services, run: str, mailbox: Mailbox) -> None:
+    def __init__(self, services: WorkerContext, run: str, mailbox: Mailbox) -> None:
         self._services = services
         self._run = run
         self._mailbox = mailbox
@@ -175,7 +175,7 @@ class Starter:
 
     def __init__(
         self,
-        services: Services,
+        services: WorkerContext,
         view: RunView,
         instance: str | None,
         inline: InlineCalls,
@@ -258,7 +258,7 @@ class Starter:
                 await self._budget.charge(id_, lane.again(outcome.index), outcome)
 
     @property
-    def _definition(self) -> Definition:
+    def _definition(self) -> StoredPlan:
         return self._view.definition
 
     def _is_for_child(self, call: Call) -> bool:
@@ -271,7 +271,7 @@ class Starter:
     def _begin_inline(self, start: Start, attempt: Attempt, execution: Execution) -> Failure | Retry | None:
         name, services = start.call.runner.name, self._services
         mark = self._definition.contracts.get(name)
-        activity = fitting(
+        activity = activity_for(
             services.activity(name), name, services.worker, start.call.properties, start.parameters, mark
         )
         if isinstance(activity, Retry):

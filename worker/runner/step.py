@@ -33,11 +33,11 @@ from ..recovery.heartbeats import Presence
 from ..registry.activities import Activity, Registry
 from ..store.commits import Committed, Delegated, Ending, Held, Rest
 from ..store.definition import SaidHere
-from ..store.entries import Spent
+from ..store.entries import CallTiming
 from ..store.held_calls import pack_hold
 from ..store.lane import RunView
 from ..store.log import MessageLog, Opened
-from ..store.scripts import Code
+from ..store.scripts import ExecutedBy
 from ..store.slots import Slots
 from .calls import Threads
 from .checking import Checker, Validator
@@ -59,9 +59,9 @@ class Step:
     settled: Sequence[int] = ()
     sendings: dict[int, TaskMessage] = field(default_factory=dict)
     """Tasks of fire-and-forget calls: each goes into the outbox with its outcome, and to its queue after that."""
-    spent: dict[int, Spent] = field(default_factory=dict)
+    spent: dict[int, CallTiming] = field(default_factory=dict)
     """How long the calls took that were run, by index."""
-    codes: dict[int, Code] = field(default_factory=dict)
+    codes: dict[int, ExecutedBy] = field(default_factory=dict)
     """Who has run them, with which version of the code."""
     seen: dict[int, Seen] = field(default_factory=dict)
     """What delegates, and models, were shown of the log."""
@@ -249,7 +249,7 @@ Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Services:
+class WorkerContext:
     """What all lane runners of a process share."""
 
     log: MessageLog

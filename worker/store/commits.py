@@ -14,9 +14,9 @@ from ...protocol.engine.events import Outcome
 from .. import limits
 from ..broker.attempts import Seen, lane_token
 from ..broker.messages import TaskMessage, pack, pack_task
-from .entries import Spent
+from .entries import CallTiming
 from .keys import due_runs
-from .scripts import Code, Script, readable, server_ms
+from .scripts import ExecutedBy, Script, readable, server_ms
 
 ELEMENTS: Final = "elements"
 """The field of a run's state that counts the elements which its calls have begun (SPEC R4.10)."""
@@ -105,9 +105,9 @@ class Ending(NamedTuple):
     """Whether parked lanes await the call."""
     sending: TaskMessage | None = None
     """The task that goes into the outbox, if the call is sent and forgotten."""
-    spent: Spent | None = None
+    spent: CallTiming | None = None
     """The time that the call took, if it was run."""
-    code: Code | None = None
+    code: ExecutedBy | None = None
     """The worker that has run the call, and the version of its code."""
     is_decided: bool = False
     """Whether nobody has run the call: its outcome follows from what has ended before."""
@@ -155,9 +155,9 @@ class Commit(NamedTuple):
     """Whether a global call is to wake the lane, unless something new has arrived."""
     leaves: bool = False
     """Whether the driver leaves the lane, unless something new has arrived."""
-    hands_on: bool = False
+    requeue: bool = False
     """Whether the driver leaves in any case and the lane's task is published anew, for another worker."""
-    takes_up: float | None = None
+    clears_mark: float | None = None
     """The mark of the lane's task before the lane was read, which is taken back."""
     output_fault: str | None = None
     """The answer of `LaneView.output_fault`."""
@@ -183,8 +183,8 @@ class Commit(NamedTuple):
             "holds": [held.to_request() for held in self.holds],
             "park": self.park,
             "leaves": self.leaves,
-            "hands_on": self.hands_on,
-            "takes_up": self.takes_up,
+            "requeue": self.requeue,
+            "clears_mark": self.clears_mark,
             "output_fault": self.output_fault,
             "work": self.work,
             "status": self.status,
@@ -199,7 +199,7 @@ class Committed(NamedTuple):
     """The run's status; `gone` where its retention is over."""
     last_id: str = "0-0"
     global_id: str = "0-0"
-    is_fresh: bool = True
+    is_current: bool = True
     """Whether the caller had seen all of the lane before its own commit."""
     accepted: tuple[bool, ...] = ()
     attempts: tuple[int, ...] = ()
@@ -228,7 +228,7 @@ class Committed(NamedTuple):
             status=found["status"],
             last_id=found["last"],
             global_id=found["global"],
-            is_fresh=found["fresh"],
+            is_current=found["fresh"],
             accepted=tuple(found["accepted"]),
             attempts=tuple(found["claims"]),
             failures=tuple(found["failures"]),

@@ -168,7 +168,7 @@ def both(before: Trusts, added: Trusts, defined: Collection[str] = ()) -> Trusts
 
 
 @dataclass(frozen=True)
-class Layer:
+class AmendmentLayer:
     """Calls of a lane that had not begun when others were added (SPEC R11.7): they wait for none of those."""
 
     calls: tuple[Call, ...]
@@ -203,7 +203,7 @@ class LaneRecord:
     """Which amendment it was."""
     tick: int | None = None
     """Which tick of a loop brought its calls: their errors are appended when that tick is over (SPEC R13.1)."""
-    kept: tuple[Layer, ...] = ()
+    kept: tuple[AmendmentLayer, ...] = ()
     stand_ins: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """For calls that a person has replaced, which are in `kept`, the calls that stand in for them (SPEC R14.2)."""
     unseen: frozenset[int] = frozenset()
@@ -213,7 +213,7 @@ class LaneRecord:
     data: bytes = field(default=b"", compare=False, repr=False)
     """The record as it was read."""
 
-    def layers(self, calls: Iterable[Call], before: int) -> tuple[Layer, ...]:
+    def layers(self, calls: Iterable[Call], before: int) -> tuple[AmendmentLayer, ...]:
         """Choose the calls that stay where others are added, from that index on: each with what the context held when
         it came. What was at work then goes on waiting for no call.
         """
@@ -224,12 +224,12 @@ class LaneRecord:
         ]
         begun = tuple(left.pop(index) for index in sorted(self.begun & left.keys()))
         places = self.held, self.promised, self.required, self.unseen
-        layers += [Layer(begun, 0, *places), Layer(tuple(left.values()), before, *places)]
+        layers += [AmendmentLayer(begun, 0, *places), AmendmentLayer(tuple(left.values()), before, *places)]
         return tuple(layer for layer in layers if layer.calls)
 
 
 @dataclass(frozen=True)
-class Definition:
+class StoredPlan:
     """What the lanes of a run share."""
 
     tools: Mapping[str, Tool]
@@ -313,7 +313,7 @@ class Definition:
             return False
         return all(call.instance in (None, EVERYWHERE) for call in self.versions[record.version])
 
-    def amended(self, data: bytes) -> Definition:
+    def amended(self, data: bytes) -> StoredPlan:
         """The definition as an amendment leaves it (see `pack_amendment`)."""
         fields = unpack(data)
         tools = {**self.tools, **unpack_tools(fields["tools"])}
@@ -382,7 +382,7 @@ def _request(plan: Plan) -> dict[str, Any]:
     }
 
 
-def unpack_definition(data: bytes, said_here: SaidHere | None = None) -> Definition:
+def unpack_definition(data: bytes, said_here: SaidHere | None = None) -> StoredPlan:
     """The definition, from its bytes; to be read only. Runs of one kind have the same bytes, and share what is compiled
     of them. Raises `OtherFormat`.
     """
@@ -391,15 +391,15 @@ def unpack_definition(data: bytes, said_here: SaidHere | None = None) -> Definit
 
 
 @lru_cache(limits.PLANS_KEPT)
-def _kept_definition(data: bytes, said_here: SaidHere | None) -> Definition:
+def _kept_definition(data: bytes, said_here: SaidHere | None) -> StoredPlan:
     return _read_definition(data, said_here)
 
 
-def _read_definition(data: bytes, said_here: SaidHere | None = None) -> Definition:
+def _read_definition(data: bytes, said_here: SaidHere | None = None) -> StoredPlan:
     fields = unpack(data)
     require_readable(fields)
     tools = unpack_tools(fields["tools"])
-    return Definition(
+    return StoredPlan(
         tools=tools,
         returns=unpack_tools(fields.get("returns", {})),
         delegates=fields["delegates"],
@@ -489,18 +489,18 @@ def gather_counts(lanes: Iterable[Gathers | None]) -> Counter[int]:
     return Counter(index for gathers in lanes if gathers is not None for index in gathers.waiting)
 
 
-def _pack_layer(layer: Layer) -> dict[str, Any]:
+def _pack_layer(layer: AmendmentLayer) -> dict[str, Any]:
     places = pack_places({name: getattr(layer, name) for name in PLACES})
     unseen = {"unseen": sorted(layer.unseen)} if layer.unseen else {}
     return {"calls": pack_calls(layer.calls), "before": layer.before, **places, **unseen}
 
 
-def _unpack_layer(fields: Mapping[str, Any], tools: Mapping[str, Tool]) -> Layer:
+def _unpack_layer(fields: Mapping[str, Any], tools: Mapping[str, Tool]) -> AmendmentLayer:
     places = {name: frozenset(fields.get(name, ())) for name in (*PLACES, "unseen")}
-    return Layer(unpack_calls(fields["calls"], tools), fields["before"], **places)
+    return AmendmentLayer(unpack_calls(fields["calls"], tools), fields["before"], **places)
 
 
-def _graph(calls: Sequence[Call], writers: Writers, places: LaneRecord | Layer) -> Graph:
+def _graph(calls: Sequence[Call], writers: Writers, places: LaneRecord | AmendmentLayer) -> Graph:
     return Waits(calls, writers).graph(*map(places_in, (places.held, places.promised, places.required)))
 
 

@@ -61,8 +61,8 @@ from .keys import LOOP, Field, Fields
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """What a call took."""
+class CallTiming:
+    """How long a call was at work, and in how many attempts."""
 
     took_ms: int | None
     """How long its last attempt was at work; None where its worker was lost, or a child run has answered it."""
@@ -73,7 +73,7 @@ class Spent:
         return self.took_ms if self.attempts == 1 else [self.took_ms, self.attempts]
 
     @classmethod
-    def read(cls, packed: Any) -> Spent | None:
+    def read(cls, packed: Any) -> CallTiming | None:
         """Read the field `t`; None where it holds nothing that `pack` writes: a log may be imported."""
         match packed:
             case int(took_ms) if took_ms >= 0:
@@ -111,7 +111,7 @@ class Entry(NamedTuple):
     amendment: bytes | None = None
     elements: int = 0
     """For how many elements a call is carried out since this entry (SPEC R4.10)."""
-    spent: Spent | None = None
+    spent: CallTiming | None = None
     """How long the call took that has ended with this entry, where it was run."""
     code: int | None = None
     """The number of who has carried it out, with which version of the code (`scripts.Code`)."""
@@ -129,7 +129,7 @@ class Entry(NamedTuple):
     """The bytes of its fields."""
 
     @property
-    def lays_out(self) -> bool:
+    def replaces_plan(self) -> bool:
         """Whether the entry says anew what is to be done in its lane."""
         return self.record is not None or type(self.event) is CallsUndone
 
@@ -281,7 +281,7 @@ def read_entry(id_: bytes, fields: Fields) -> Entry:
         record=fields.get(Field.RECORD),
         amendment=fields.get(Field.AMENDMENT),
         elements=hold.elements if hold is not None and Field.FAN_OUT in fields else 0,
-        spent=Spent.read(detail.get("t")) if detail else None,
+        spent=CallTiming.read(detail.get("t")) if detail else None,
         code=int(code) if (code := fields.get(Field.CODE)) is not None else None,
         seen=_seen(detail.get("seen")),
         by=detail.get("by"),
@@ -327,7 +327,7 @@ def moment_ms(id_: str) -> int:
 # What counts no more of calls that were carried out again: their events, and what they had written (SPEC R11.8).
 
 
-def counting(entries: Iterable[Entry]) -> list[Entry]:
+def effective_entries(entries: Iterable[Entry]) -> list[Entry]:
     """Choose, of the entries of lanes in order, those whose message counts after the last of them."""
     found: list[Entry | None] = []
     written = defaultdict[tuple[str | None, int | None], list[int]](list)
@@ -342,7 +342,7 @@ def counting(entries: Iterable[Entry]) -> list[Entry]:
     return [entry for entry in found if entry is not None]
 
 
-def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
+def with_effective_events(entries: Sequence[Entry]) -> Iterator[Entry]:
     """The entries of a lane, without the events that count no more."""
     for entry, counts in zip(entries, effective_events([entry.event for entry in entries]), strict=True):
         yield entry if counts else entry._replace(event=None)

@@ -36,16 +36,16 @@ from ...protocol.state.operations import read_operation
 from ..broker.attempts import Attempt, Tokens
 from .definition import (
     PLACES,
-    Definition,
     LaneRecord,
     Said,
     SaidHere,
+    StoredPlan,
     places_in,
     unpack_definition,
     unpack_lane,
     writers_of,
 )
-from .entries import Entry, RunStatusChanged, id_key, moment_ms, standing
+from .entries import Entry, RunStatusChanged, id_key, moment_ms, with_effective_events
 from .log import MessageLog, Opened
 from .state import RunState
 
@@ -105,7 +105,7 @@ class FoldsOfInstances:
 
 
 def gathers_of(
-    definition: Definition, record: LaneRecord, instance: str, shared: LaneRecord, gone: Container[int]
+    definition: StoredPlan, record: LaneRecord, instance: str, shared: LaneRecord, gone: Container[int]
 ) -> Gathers | None:
     """What gather calls, but those that are gone, wait for in a lane; `shared` is the record of the global one."""
     by_amendment = {each.amendment: each for each in _from_first(definition, record)}
@@ -126,7 +126,7 @@ def gathers_of(
 
 
 def gathers_among(
-    definition: Definition, gathering: Sequence[Call], record: LaneRecord, calls: Sequence[Call], shared: Sequence[Call]
+    definition: StoredPlan, gathering: Sequence[Call], record: LaneRecord, calls: Sequence[Call], shared: Sequence[Call]
 ) -> Gathers | None:
     """What gather calls wait for, by a lane's record, where these calls of the lane and these global ones are seen."""
     if not gathering or record.gathers is None:
@@ -137,7 +137,7 @@ def gathers_among(
     return Gathers(tuple(gathering), waits.graph(held, promised, required), held, promised, required)
 
 
-def _from_first(definition: Definition, record: LaneRecord) -> Iterator[LaneRecord]:
+def _from_first(definition: StoredPlan, record: LaneRecord) -> Iterator[LaneRecord]:
     """A record and those that it keeps, the first one first."""
     if record.before:
         yield from _from_first(definition, unpack_lane(record.before, definition.tools))
@@ -175,7 +175,7 @@ class LaneWork:
 class RunView:
     """What the lanes of a run share: the definition, the global values, the statuses of global calls."""
 
-    def __init__(self, run: str, definition: Definition, tokens: Tokens, limits: Limits) -> None:
+    def __init__(self, run: str, definition: StoredPlan, tokens: Tokens, limits: Limits) -> None:
         self.run = run
         self.limits = limits
         self.tokens = tokens
@@ -198,7 +198,7 @@ class RunView:
     async def open(
         cls, log: MessageLog, run: str, limits: Limits, instance: str | None, said_here: SaidHere | None = None
     ) -> tuple[RunView, Opened]:
-        """Read the shared part of a run, and one lane of it; `said_here` as in `Definition`. Raises `RunGone`."""
+        """Read the shared part of a run, and one lane of it; `said_here` as in `StoredPlan`. Raises `RunGone`."""
         shared, files = await asyncio.gather(log.shared(run, instance), log.all_files(run))
         definition, tokens, entries, lane, trace = shared
         if definition is None:
@@ -224,7 +224,7 @@ class RunView:
         return opened.entries
 
     @property
-    def definition(self) -> Definition:
+    def definition(self) -> StoredPlan:
         """The definition, as amended."""
         return self.state.definition
 
@@ -337,7 +337,7 @@ class LaneView:
         self._settled: set[int] = set()
         """The gather calls of which the log knows that they are settled here."""
         self._unsettled = unsettled
-        self.feed(standing(entries))
+        self.feed(with_effective_events(entries))
         self.note_global()
 
     @classmethod
@@ -356,7 +356,7 @@ class LaneView:
         if opened is None or has_gathers:
             opened = await log.open(run.run, instance)
         entries = run.entries_of(opened)
-        laid_out = [id_key(entry.id) for entry in entries[1:] if entry.lays_out]
+        laid_out = [id_key(entry.id) for entry in entries[1:] if entry.replaces_plan]
         if laid_out or run.definition.request is not None:  # what ticks have brought may be newer than the view
             await run.catch_up(log)
             if instance is None and run.has_gathers and (not has_gathers or max(laid_out, default=counted) > counted):
@@ -428,7 +428,7 @@ class LaneView:
         calls of it are tried again. Raises `RunGone`.
         """
         entries = self.run.entries_of(await log.open(self.run.run, self.instance, after=self.seen))
-        if any(entry.lays_out for entry in entries):
+        if any(entry.replaces_plan for entry in entries):
             return False
         self.feed(entries)
         self.run.files = await log.with_files(self.run.run, self.run.files, entries)

@@ -27,7 +27,7 @@ from ...protocol.state.labels import TRUSTED, Labels, marks_of
 from ..broker.attempts import Tokens
 from ..broker.messages import pack
 from ..limits import LOOP_PLAN_DIGEST_CHARACTERS, most_of
-from .definition import Definition, SaidHere, unpack_definition
+from .definition import SaidHere, StoredPlan, unpack_definition
 from .entries import Entry, moment_ms
 from .keys import ENDED_STATUSES
 from .lane import RunGone
@@ -58,7 +58,7 @@ class Ended:
 class LoopView:
     """The state of one run's loop, and what the next request is made of."""
 
-    def __init__(self, run: str, definition: Definition, tokens: Tokens, limits: LoopLimits) -> None:
+    def __init__(self, run: str, definition: StoredPlan, tokens: Tokens, limits: LoopLimits) -> None:
         assert definition.request is not None
         self.run = run
         self.state = RunState(definition)
@@ -132,7 +132,7 @@ class LoopView:
         return True
 
     @property
-    def definition(self) -> Definition:
+    def definition(self) -> StoredPlan:
         """The definition, as amended."""
         return self.state.definition
 

@@ -17,12 +17,12 @@ from ..broker.messages import TaskMessage, unpack_task
 from ..errors import RunBroken, RunNotFound, WorkerError
 from ..limits import AT_ONCE, CALLS_AT_ONCE, HISTORY_PAGE, LOG_INSTANCES_AT_ONCE, LOG_LANES_AT_ONCE, PAGE_BYTES
 from .commits import PUBLISHED_MS, DueRuns
-from .definition import Definition, require_format, unpack_definition
-from .entries import Entry, LoopStep, counting, id_key, loop_alarm, read_entry, read_flat
+from .definition import StoredPlan, require_format, unpack_definition
+from .entries import Entry, LoopStep, effective_entries, id_key, loop_alarm, read_entry, read_flat
 from .held_calls import AuditRecord
 from .keys import Condition, Keys, Kind, is_at_work
 from .run_list import PARENT, Parent, State, budgets_of, decoded_state, texts_of
-from .scripts import Code, Script, codes_of
+from .scripts import ExecutedBy, Script, codes_of
 from .slots import SPENT, Budget, left_of, sum_fields
 
 RawEntry = tuple[bytes, dict[bytes, bytes]]
@@ -35,7 +35,7 @@ class Head(NamedTuple):
     definition: bytes
     instances: Sequence[str]
     codes: Mapping[str, int]
-    """The number of each code, by its packed form (see `scripts.Code`)."""
+    """The number of each code, by its packed form (see `scripts.ExecutedBy`)."""
 
 
 class FirstRead(NamedTuple):
@@ -52,7 +52,7 @@ class FirstRead(NamedTuple):
     """The first page of the instances: `RunStore.instances` takes it."""
     entries: Any
     """The first page of the log: `RunStore.entries` takes it."""
-    codes: dict[int, Code]
+    codes: dict[int, ExecutedBy]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class RunStore:
 
     # The log.
 
-    def definition(self) -> Definition:
+    def definition(self) -> StoredPlan:
         """Read what the run is; do not change it. Raises `RunNotFound`, `RunBroken`, `OtherFormat`."""
         return unpack_definition(self._definition())
 
@@ -347,7 +347,7 @@ class RunStore:
         found: Any = self._redis.xrevrange(self.keys.statuses, max=at, count=1)
         return read_entry(*found[0]).run_status or "" if found else "running"
 
-    def codes(self) -> dict[int, Code]:
+    def codes(self) -> dict[int, ExecutedBy]:
         """Read which workers have run the calls, by the numbers that entries have."""
         return codes_of(self._redis.hgetall(self.keys.codes))
 
@@ -379,7 +379,7 @@ class RunStore:
         """Read the entries whose message a reader in an instance sees, in order, as of an id or now."""
         entries = (entry for lane in dict.fromkeys((None, instance)) for entry in self.lane(lane))
         past = (entry for entry in entries if at is None or id_key(entry.id) <= id_key(at))
-        return counting(sorted(past, key=lambda entry: id_key(entry.id)))
+        return effective_entries(sorted(past, key=lambda entry: id_key(entry.id)))
 
     # Calls that have begun.
 

@@ -245,8 +245,8 @@ _BETWEEN: Final = "\x1f"
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """A worker, and a version of code."""
+class ExecutedBy:
+    """The worker that ran a call, and the version of its code."""
 
     worker: str
     version: str | None
@@ -263,7 +263,9 @@ class Code:
         return cls(worker, version or None)
 
 
-def codes_of(found: Any) -> dict[int, Code]:
+def codes_of(found: Any) -> dict[int, ExecutedBy]:
     """The codes of a run by their numbers, from its hash; without what is none of ours."""
     numbered = ((text.decode("utf-8", "replace"), number.decode()) for text, number in found.items())
-    return {int(number): Code.unpack(text) for text, number in numbered if number.isascii() and number.isdecimal()}
+    return {
+        int(number): ExecutedBy.unpack(text) for text, number in numbered if number.isascii() and number.isdecimal()
+    }

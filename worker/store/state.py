@@ -32,8 +32,8 @@ from ...protocol.engine.events import (
 from ...protocol.engine.loop import Loop
 from ...protocol.state.fold import Fold
 from ...protocol.state.labels import TRUSTED, Labels
-from .definition import Definition, LaneRecord, unpack_lane
-from .entries import Entry, RunStatusChanged, Spent, follow, id_key, moment_ms
+from .definition import LaneRecord, StoredPlan, unpack_lane
+from .entries import CallTiming, Entry, RunStatusChanged, follow, id_key, moment_ms
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class End:
     status: Status
     error: Mapping[str, Any] | None
     reason: str | None
-    spent: Spent | None
+    spent: CallTiming | None
     code: int | None = None
     """The number of who has carried it out, with which version of the code (see `codes`)."""
     is_rescued: bool = False
@@ -201,7 +201,7 @@ class LaneState:
     def apply(self, entry: Entry) -> None:
         """Take in the next entry of the lane, but for a record (see `lay_out`)."""
         self.last = entry.id
-        if entry.lays_out:
+        if entry.replaces_plan:
             self.laid_out_ms = moment_ms(entry.id)
         if entry.message is not None:
             self.fold.append(entry.message, f"message {entry.id}", entry.call)
@@ -297,7 +297,7 @@ class RunState:
 
     def __init__(
         self,
-        definition: Definition,
+        definition: StoredPlan,
         instances: Iterable[str] = (),
         *,
         at: str | None = None,
@@ -403,7 +403,7 @@ class RunState:
         return record, calls
 
 
-def _added_sources(definition: Definition) -> Labels:
+def _added_sources(definition: StoredPlan) -> Labels:
     """The sources of results that a run does not know, and the code and operator of this process do: of its templates
     and of the activities that its calls were checked with.
     """

@@ -20,11 +20,11 @@ from ...protocol.engine.events import Status
 from ...protocol.engine.loop import Answered, LoopEnded, RequestRecorded
 from .. import limits
 from ..broker.attempts import CallId, TracePlace, call_span, part_span, place_of_run
-from ..store.definition import Definition, unpack_lane
+from ..store.definition import StoredPlan, unpack_lane
 from ..store.entries import Entry, RunStatusChanged, moment_ms
 from ..store.keys import ENDED_STATUSES, LOOP
 from ..store.run_list import DELEGATE, PARENT, TRACE
-from ..store.scripts import Code
+from ..store.scripts import ExecutedBy
 
 OPERATION: Final = "gen_ai.operation.name"
 WORKFLOW: Final = "invoke_workflow"
@@ -157,12 +157,12 @@ class CallSpans:
     place: TracePlace
     """The span that the calls are part of."""
     run: str
-    definition: Definition
-    read_codes: Callable[[], Mapping[int, Code]]
+    definition: StoredPlan
+    read_codes: Callable[[], Mapping[int, ExecutedBy]]
     shows_content: bool
     failed: set[_Where] = field(default_factory=set)
     """The calls that have failed."""
-    codes: Mapping[int, Code] = field(default_factory=dict)
+    codes: Mapping[int, ExecutedBy] = field(default_factory=dict)
     _lanes: dict[str | None, Mapping[int, _Known]] = field(default_factory=dict)
     _shared: dict[tuple[bytes, bool], Mapping[int, _Known]] = field(default_factory=dict)
     """The calls of records that many lanes share."""
@@ -375,7 +375,12 @@ class RunSpans:
     """The spans of one run; fed with its log in order."""
 
     def __init__(
-        self, run: TracedRun, definition: Definition, codes: Callable[[], Mapping[int, Code]], *, shows_content: bool
+        self,
+        run: TracedRun,
+        definition: StoredPlan,
+        codes: Callable[[], Mapping[int, ExecutedBy]],
+        *,
+        shows_content: bool,
     ) -> None:
         self._run = run
         self._agent = run.delegate if run.is_child else run.name

@@ -22,7 +22,7 @@ from ..client.absence import Absence, absence
 from ..client.call_results import CallResult, cut_short
 from ..client.results import DELETED, instance_status
 from ..errors import BadQuery, NoSuchCall
-from ..store.definition import Definition
+from ..store.definition import StoredPlan
 from ..store.entries import moment_ms
 from ..store.scripts import iso_date
 from .opened import CallCounters, ErrorGroup, OpenedRun, shown, shown_values, within
@@ -205,7 +205,7 @@ def _rows(run: OpenedRun, names: list[str | None], index: int, counts: Counts) -
     return rows
 
 
-def _written(found: CallCounters, definition: Definition) -> dict[str, Any]:
+def _written(found: CallCounters, definition: StoredPlan) -> dict[str, Any]:
     """The call as it was written."""
     one = found.call
     path = one.properties.get("_outputPath")

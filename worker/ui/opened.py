@@ -19,7 +19,7 @@ from .. import limits
 from ..client.call_results import CANCELLED
 from ..client.results import Assembly, Result, deleted_instances, has_begun_calls, run_status
 from ..errors import BadQuery, InstanceDeleted, InstanceNotFound
-from ..store.definition import Definition, LaneRecord
+from ..store.definition import LaneRecord, StoredPlan
 from ..store.entries import Entry, id_key, moment_ms, read_entry
 from ..store.keys import Condition, Field
 from ..store.run_store import RunStore
@@ -120,7 +120,7 @@ class RunCounters:
         self._failed: dict[tuple[str | None, int], ErrorGroup] = {}
 
     @property
-    def definition(self) -> Definition:
+    def definition(self) -> StoredPlan:
         """The run's definition, as amended."""
         return self._state.definition
 
@@ -296,7 +296,7 @@ class OpenedRun:
     query: Query
 
     @cached_property
-    def definition(self) -> Definition:
+    def definition(self) -> StoredPlan:
         """What it was submitted as."""
         return self.store.definition()
 

@@ -29,7 +29,7 @@ from ...protocol.state.scopes import all_messages, scoped, scoped_messages
 from .. import limits
 from ..broker.attempts import Seen
 from ..errors import NoLoop, NoSuchCall, NoSuchTick
-from ..store.definition import Definition, LaneRecord
+from ..store.definition import LaneRecord, StoredPlan
 from ..store.entries import Entry, follow, id_key, moment_ms
 from ..store.keys import LOOP
 from ..store.lane import gathers_of
@@ -119,12 +119,12 @@ class _Reading:
                     self.shown.pop(again, None)
             state.apply(entry)
         self.calls: Mapping[int, Call] = lane.known
-        self.definition: Definition = state.definition
+        self.definition: StoredPlan = state.definition
         for index in wanted - self._seen - self.given.keys():
             if index in lane.known and lane.end(index) is None:
                 self._make(index, lane.known[index], lane.fold, _OF_NOW)
 
-    def as_of(self, call: Call, seen: Seen) -> tuple[Given | None, Definition]:
+    def as_of(self, call: Call, seen: Seen) -> tuple[Given | None, StoredPlan]:
         """What a call was sent when the log had been read so far, and what the run was then."""
         own, shared = map(id_key, seen)
         state = RunState(self._run.definition)
@@ -184,7 +184,7 @@ def _alternatives(call: Call | None, fold: Fold) -> tuple[Alternative, ...]:
     )
 
 
-def _asked(call: Call, given: Given, definition: Definition) -> tuple[Sequence[Any], Any]:
+def _asked(call: Call, given: Given, definition: StoredPlan) -> tuple[Sequence[Any], Any]:
     """The messages that a delegate or a model is sent, and the schema of its answer."""
     name, snapshot = call.runner.name, given.snapshot
     if call.runner.executor is Executor.ACTIVITY:

@@ -28,7 +28,7 @@ class Drive:
         """What was delivered to this drive and has no receipt yet."""
         self._deliveries: list[Result] = []
         self._results: list[Result] = []
-        self._takes_up = True
+        self._clears_mark = True
         self._is_marked = self._has_news = self._is_told = self._is_waiting = False
 
     @property
@@ -48,7 +48,7 @@ class Drive:
 
     def run(self) -> Steps:
         """Go on until nothing more can be done here."""
-        while (yield from self._step()) or self._has_news or (yield from self._stays()):
+        while (yield from self._step()) or self._has_news or (yield from self._release_or_continue()):
             pass
 
     def _step(self) -> Generator[None, None, bool]:
@@ -65,9 +65,9 @@ class Drive:
         if self.running:
             yield from self._wait()
             return True
-        return (yield from self._finds_lost())
+        return (yield from self._check_lost_calls())
 
-    def _finds_lost(self) -> Generator[None, None, bool]:
+    def _check_lost_calls(self) -> Generator[None, None, bool]:
         if not (self.view.was_retried and Status.RUNNING in self.view.execution.statuses.values()):
             return False
         before = self.view.execution.statuses
@@ -78,7 +78,7 @@ class Drive:
         self._has_news = False
         if self._is_told:
             self._is_told = False
-            self._takes_up = True
+            self._clears_mark = True
             yield from self._reload()
         deliveries, self._deliveries = self._deliveries, []
         if any(map(self._is_unknown, deliveries)):
@@ -126,7 +126,7 @@ class Drive:
             for start, is_claimed in zip(starts, committed.claimed, strict=True):
                 if is_claimed:
                     self.view.execution.record(start.call.index, Status.WAITING)
-        elif not committed.is_fresh:
+        elif not committed.is_current:
             yield from self._reload()
         else:
             self.view.seen = committed.seen
@@ -141,8 +141,8 @@ class Drive:
         else:
             self.running[result.index] = result
 
-    def _stays(self) -> Generator[None, None, bool]:
-        if not (self._is_marked or self._takes_up):
+    def _release_or_continue(self) -> Generator[None, None, bool]:
+        if not (self._is_marked or self._clears_mark):
             return False
         yield from self._write(leaves=True)
         if self._is_marked:
@@ -158,7 +158,7 @@ class Drive:
 
     def _park(self) -> Generator[None, None, bool]:
         committed = yield from self._write(park=True, leaves=not self.running)
-        if not committed.is_fresh:
+        if not committed.is_current:
             yield from self._reload()
             return True
         return (yield from self._note_global(committed))
@@ -167,14 +167,14 @@ class Drive:
         """One commit, of these parts; now and then its answer is lost, and it is sent twice."""
         yield
         view = self.view
-        takes_up = view.mark if self._takes_up else None
-        commit = Commit(self.lane, self.owner, view.seen, view.global_seen, takes_up, **parts)
+        clears_mark = view.mark if self._clears_mark else None
+        commit = Commit(self.lane, self.owner, view.seen, view.global_seen, clears_mark, **parts)
         committed = self.world.log.commit(commit)
         if self.world.loses_an_answer():
             committed = self.world.log.commit(commit)
         yield
-        self._takes_up = False
-        nothing_new = committed.is_fresh and (self.lane is None or committed.global_seen == view.global_seen)
+        self._clears_mark = False
+        nothing_new = committed.is_current and (self.lane is None or committed.global_seen == view.global_seen)
         self._is_marked = not (commit.leaves and nothing_new)
         return committed
 

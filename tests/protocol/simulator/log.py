@@ -58,7 +58,7 @@ class Commit:
     seen: int
     """How much of the lane's journal its driver has read."""
     global_seen: int
-    takes_up: int | None = None
+    clears_mark: int | None = None
     """The mark of the lane's task as it was before the lane was read."""
     entries: Sequence[Entry] = ()
     claims: Sequence[int] = ()
@@ -73,7 +73,7 @@ class Committed:
     seen: int
     """How much there is in the lane's journal now."""
     global_seen: int
-    is_fresh: bool
+    is_current: bool
     """Whether the caller had seen everything that lay in the journal before."""
     accepted: bool
     """Whether all outcomes were news to the log."""
@@ -112,25 +112,25 @@ class Log:
         """Take one step of a lane."""
         lane, driver = commit.lane, (commit.lane, commit.owner)
         journal = self.journals[lane]
-        is_fresh = len(journal) == commit.seen
+        is_current = len(journal) == commit.seen
         is_outdated = commit.seen < self.retried.get(lane, 0)
         accepted = list[bool]()
         for entry in commit.entries:
             rests_on_others = entry.attempt == DECIDED and not all(accepted)
-            may_come = not rests_on_others and self._may_come(commit, entry, is_fresh, is_outdated)
+            may_come = not rests_on_others and self._may_come(commit, entry, is_current, is_outdated)
             accepted.append(may_come and self._append(lane, entry))
         woken = self._wake() if lane is None and self._brings_what_is_awaited(commit.entries, accepted) else ()
         claimed = tuple(not is_outdated and self._claim(lane, index, commit.owner) for index in commit.claims)
-        nothing_new = is_fresh and (lane is None or len(self.journals[None]) == commit.global_seen)
+        nothing_new = is_current and (lane is None or len(self.journals[None]) == commit.global_seen)
         if commit.park and nothing_new:
             self.parked.add(lane)
-        if commit.takes_up is not None and self.published.get(lane) == commit.takes_up:
+        if commit.clears_mark is not None and self.published.get(lane) == commit.clears_mark:
             del self.published[lane]
         if commit.leaves and nothing_new:
             self.drivers.discard(driver)
         elif not self.is_finished:
             self.drivers.add(driver)
-        return Committed(len(journal), len(self.journals[None]), is_fresh, all(accepted), claimed, woken)
+        return Committed(len(journal), len(self.journals[None]), is_current, all(accepted), claimed, woken)
 
     def lose_call(self, lane: Lane, index: int) -> None:
         """The sweep finds a call's lease run out: it may be claimed anew, and its lane is published again."""
@@ -156,13 +156,13 @@ class Log:
             (lane, entry.outcome.index): entry for lane, journal in self.journals.items() for entry in standing(journal)
         }
 
-    def _may_come(self, commit: Commit, entry: Entry, is_fresh: bool, is_outdated: bool) -> bool:
+    def _may_come(self, commit: Commit, entry: Entry, is_current: bool, is_outdated: bool) -> bool:
         """What was decided rests on what the lane is now; of what was begun, a driver that does not know what was
         undone knows what it has begun itself, and what had begun before.
         """
         call = commit.lane, entry.outcome.index
         if (since := self.begun.get(call)) is None:
-            return is_fresh
+            return is_current
         is_older = call in self.holders and since < self.retried.get(commit.lane, 0)
         return not is_outdated or self.holders.get(call) == commit.owner or is_older
 

@@ -358,7 +358,7 @@ end
 -- What follows of a commit for its lane, and for others: it is parked, its task is taken up, lanes are let out.
 --
 -- Request: global_seen, park (park the lane if nothing new has arrived), leaves (the driver leaves, should nothing new have
---          arrived), hands_on (it leaves in any case, and the lane is published anew), takes_up (the mark of the lane's
+--          arrived), requeue (it leaves in any case, and the lane is published anew), clears_mark (the mark of the lane's
 --          published task as it was before the lane was read: one that was set since stays), settled: gather calls that have nothing
 --          to wait for in the lane any more, once these outcomes are in the log (in `calls` each is "settled" for the lane; the
 --          last lane wakes the global one), window (see `refill` in run.lua), published_ms (how long a published task may lie
@@ -372,7 +372,7 @@ if request.park and nothing_new and not is_over(status) then
 end
 if status == 'paused' then
     redis.call('ZADD', published, 0, lane)
-elseif request.takes_up and tonumber(redis.call('ZSCORE', published, lane)) == request.takes_up then
+elseif request.clears_mark and tonumber(redis.call('ZSCORE', published, lane)) == request.clears_mark then
     redis.call('ZREM', published, lane)
     lets_out = true
 end
@@ -403,11 +403,11 @@ end
 if loop then
     publish(loop)
 end
-local hands_on = request.hands_on and status == 'running'
-if hands_on then
+local requeue = request.requeue and status == 'running'
+if requeue then
     publish(lane)
 end
-if hands_on or (request.leaves and nothing_new) then
+if requeue or (request.leaves and nothing_new) then
     redis.call('ZREM', leases, lane .. '\31@' .. owner)
 elseif not is_over(status) then
     redis.call('ZADD', leases, now + request.silent_ms, lane .. '\31@' .. owner)
