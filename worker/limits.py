@@ -294,15 +294,6 @@ LONGEST_PATH: Final = 200
 ASYNC_CLIENT_AT_ONCE: Final = 100
 """Values of an iterator that are read in a thread at a time."""
 
-# client/call_results
-CALL_RESULTS_LONGEST_SECONDS: Final = 600.0
-"""How long is waited where no deadline is given: a call without a time limit might never end."""
-CALL_RESULTS_QUIET_SECONDS: Final = 3.0
-CALL_RESULTS_LONGEST_WAIT_SECONDS: Final = 10.0
-"""The longest wait of one command: less than a connection waits for an answer."""
-CALL_RESULTS_MOST_LANES: Final = 5
-"""Waiting lanes that are read."""
-
 # client/deleting
 DELETING_AT_ONCE: Final = 20
 """Runs that one step deletes: few enough for the server to answer others in between."""
@@ -757,6 +748,14 @@ SLOTS_AT_ONCE: Final = 1_000
 """Calls or lanes in one command: the server does nothing else meanwhile."""
 
 # store/waiting
+BACKGROUND_SECONDS: Final = 600.0
+"""The longest wait for calls that were sent and not awaited, where no deadline is set."""
+BACKGROUND_QUIET_SECONDS: Final = 3.0
+"""How long nothing is said while such calls are waited for."""
+BACKGROUND_LOOK_SECONDS: Final = 10.0
+"""The longest wait of one command: less than a connection waits for an answer."""
+WAITING_MOST_LANES: Final = 5
+"""How many lanes are read for calls that wait for promised values."""
 CALLS_LOOKED_AT: Final = 200
 """Calls, or runs, that are looked at."""
 WAITING_RUNS_AT_ONCE: Final = 50

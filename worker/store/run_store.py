@@ -72,7 +72,7 @@ class RunStore:
     """All that Redis has of one run. Every method raises `RedisError`."""
 
     def __init__(self, redis: Redis, keys: Keys) -> None:
-        self._redis = redis
+        self.redis = redis
         self.keys = keys
 
     @classmethod
@@ -82,23 +82,18 @@ class RunStore:
 
     def other(self, run: str) -> Self:
         """Make the store of another run of the same backend."""
-        return type(self)(self._redis, Keys(self.keys.prefix, run))
+        return type(self)(self.redis, Keys(self.keys.prefix, run))
 
     @property
     def run(self) -> str:
         """The run's id."""
         return self.keys.run
 
-    @property
-    def redis(self) -> Redis:
-        """The client that is used."""
-        return self._redis
-
     # The state.
 
     def state(self) -> State:
         """Read all fields of the run's state; there are none if there is no such run."""
-        return decoded_state(self._redis.hgetall(self.keys.state))
+        return decoded_state(self.redis.hgetall(self.keys.state))
 
     def require_state(self) -> State:
         """Read all fields of the run's state. Raises `RunNotFound`, `OtherFormat`."""
@@ -110,7 +105,7 @@ class RunStore:
 
     def fields(self, *names: str) -> list[str | None]:
         """Read some fields of the run's state."""
-        return texts_of(self._redis.hmget(self.keys.state, names))
+        return texts_of(self.redis.hmget(self.keys.state, names))
 
     def status(self) -> str | None:
         """Read the run's status; None if there is no such run."""
@@ -122,32 +117,32 @@ class RunStore:
 
     def children(self) -> list[str]:
         """List the child runs that calls of the run wait for."""
-        found: Any = self._redis.smembers(self.keys.children)
+        found: Any = self.redis.smembers(self.keys.children)
         return sorted(run.decode() for run in found)
 
     def held(self) -> list[CallId]:
         """List the calls that wait for a person, in the order in which they were held."""
-        found: Any = self._redis.zrange(self.keys.held, 0, -1)
+        found: Any = self.redis.zrange(self.keys.held, 0, -1)
         return [CallId.of_member(self.run, member.decode()) for member in found]
 
     def count_held(self) -> int:
         """Count the calls that wait for a person."""
-        found: Any = self._redis.zcard(self.keys.held)
+        found: Any = self.redis.zcard(self.keys.held)
         return int(found)
 
     def waiting_lanes(self, most: int) -> list[str]:
         """List some of the lanes that wait for a global call."""
-        found: Any = self._redis.zrange(self.keys.parked, 0, most - 1)
+        found: Any = self.redis.zrange(self.keys.parked, 0, most - 1)
         return [lane.decode() for lane in found]
 
     def is_at_work(self, call: CallId) -> bool:
         """Look whether a call is at work."""
-        entry: Any = self._redis.hget(self.keys.calls, call.member)
+        entry: Any = self.redis.hget(self.keys.calls, call.member)
         return is_at_work(entry)
 
     def background(self) -> Background | None:
         """Count what the run has sent without waiting for it; None where that is nothing."""
-        with self._redis.pipeline(transaction=True) as pipeline:
+        with self.redis.pipeline(transaction=True) as pipeline:
             pipeline.hget(self.keys.state, "sent")
             pipeline.hlen(self.keys.outbox)
             pipeline.scard(self.keys.dead_calls)
@@ -156,21 +151,21 @@ class RunStore:
 
     def has_lane(self, instance: str | None) -> bool:
         """Tell whether the log has entries of an instance."""
-        return bool(self._redis.hexists(self.keys.lanes, lane_token(instance)))
+        return bool(self.redis.hexists(self.keys.lanes, lane_token(instance)))
 
     def count_instances(self) -> int:
         """Count the run's instances."""
-        found: Any = self._redis.llen(self.keys.instances)
+        found: Any = self.redis.llen(self.keys.instances)
         return int(found)
 
     def count_entries(self) -> int:
         """Count the entries of the log."""
-        found: Any = self._redis.xlen(self.keys.log)
+        found: Any = self.redis.xlen(self.keys.log)
         return int(found)
 
     def extent(self) -> tuple[str, int, int]:
         """Read the id of the newest entry, how many instances there are, and after how many ms the run expires."""
-        with self._redis.pipeline(transaction=False) as pipeline:
+        with self.redis.pipeline(transaction=False) as pipeline:
             pipeline.xrevrange(self.keys.log, count=1)
             pipeline.llen(self.keys.instances)
             pipeline.pttl(self.keys.state)
@@ -181,14 +176,14 @@ class RunStore:
         """Read files, and pictures of tools, by their digests; a missing one is left out."""
         found = dict[str, bytes]()
         for key in (self.keys.files, self.keys.pictures) if digests else ():
-            contents: Any = self._redis.hmget(key, digests)
+            contents: Any = self.redis.hmget(key, digests)
             found |= {digest: content for digest, content in zip(digests, contents, strict=True) if content is not None}
         return found
 
     def lost_parts(self) -> list[str] | None:
         """List the keys that the run needs and the server has lost; None if there is no such run."""
         parts = {"definition": self.keys.definition, "log": self.keys.log, "statuses": self.keys.statuses}
-        with self._redis.pipeline(transaction=False) as pipeline:
+        with self.redis.pipeline(transaction=False) as pipeline:
             pipeline.hexists(self.keys.state, "status")
             for key in parts.values():
                 pipeline.exists(key)
@@ -198,37 +193,37 @@ class RunStore:
     def all_files(self) -> Iterator[tuple[str, bytes, bool]]:
         """Read each file, and each picture of a tool, by its digest; the third value tells whether it is a picture."""
         for key in (self.keys.files, self.keys.pictures):
-            for digest, content in self._redis.hscan_iter(key):
+            for digest, content in self.redis.hscan_iter(key):
                 yield digest.decode(), content, key == self.keys.pictures
 
     def picture_digests(self) -> set[str]:
         """List the digests of the pictures of tools."""
-        found: Any = self._redis.hkeys(self.keys.pictures)
+        found: Any = self.redis.hkeys(self.keys.pictures)
         return {digest.decode() for digest in found}
 
     def outbox(self) -> Iterator[tuple[CallId, Condition, TaskMessage]]:
         """Read the calls that were sent and forgotten and are not done, each with its condition and its task."""
-        conditions: Any = self._redis.hgetall(self.keys.outbox)
-        tasks: Any = self._redis.hgetall(self.keys.outbox_tasks)
+        conditions: Any = self.redis.hgetall(self.keys.outbox)
+        tasks: Any = self.redis.hgetall(self.keys.outbox_tasks)
         for member, task in tasks.items():
             if (condition := Condition.read(conditions.get(member))) is not None:
                 yield CallId.of_member(self.run, member.decode()), condition, unpack_task(task)
 
     def count_outbox(self) -> int:
         """Count the calls that were sent and forgotten and are not done."""
-        found: Any = self._redis.hlen(self.keys.outbox)
+        found: Any = self.redis.hlen(self.keys.outbox)
         return int(found)
 
     def budgets(self, limits: LoopLimits) -> tuple[tuple[Budget, ...], dict[str, int]]:
         """Read the budgets that calls of the run's loop take from, the nearest first, and what is left of them."""
         parent, *spent = self.fields(PARENT, *SPENT)
         budgets = budgets_of(self.run, limits, parent, *spent)
-        taken: Any = self._redis.hmget(self.other(budgets[-1].run).keys.budget, sum_fields(budgets))
+        taken: Any = self.redis.hmget(self.other(budgets[-1].run).keys.budget, sum_fields(budgets))
         return budgets, left_of(budgets, taken)
 
     def loop_ends_ms(self) -> float | None:
         """Read when the time of the run's loop is over, if it is limited."""
-        found: Any = self._redis.zscore(self.keys.leases, loop_alarm())
+        found: Any = self.redis.zscore(self.keys.leases, loop_alarm())
         return found if found is None else float(found)
 
     # The log.
@@ -243,7 +238,7 @@ class RunStore:
         return Head(self._definition(), self.instances(), codes)
 
     def _definition(self) -> bytes:
-        data: Any = self._redis.get(self.keys.definition)
+        data: Any = self.redis.get(self.keys.definition)
         if data is None:
             raise self.missing()
         assert isinstance(data, bytes)
@@ -258,7 +253,7 @@ class RunStore:
         """Read the run in one round trip, as far as most runs go; with `after_status`, the id of a change of its
         status, wait for the next change, for so long at most.
         """
-        with self._redis.pipeline(transaction=False) as pipeline:
+        with self.redis.pipeline(transaction=False) as pipeline:
             if after_status is not None:
                 pipeline.xread({self.keys.statuses: after_status}, block=block_ms, count=1)
             pipeline.hmget(self.keys.state, "status", "running", "between", "sent", "deleted")
@@ -277,7 +272,7 @@ class RunStore:
         page = first
         while True:
             if page is None:
-                page = self._redis.lrange(self.keys.instances, len(found), len(found) + LOG_INSTANCES_AT_ONCE - 1)
+                page = self.redis.lrange(self.keys.instances, len(found), len(found) + LOG_INSTANCES_AT_ONCE - 1)
             found += [instance.decode() for instance in page]
             if len(page) < LOG_INSTANCES_AT_ONCE:
                 return found
@@ -297,7 +292,7 @@ class RunStore:
         after, page = f"({after}", first
         while True:
             if page is None:
-                page = self._redis.xrange(self.keys.log, min=after, max=until, count=HISTORY_PAGE)
+                page = self.redis.xrange(self.keys.log, min=after, max=until, count=HISTORY_PAGE)
             if is_whole and not page:
                 raise self.missing()
             is_whole = False
@@ -308,12 +303,12 @@ class RunStore:
 
     def entry(self, id_: str) -> dict[bytes, bytes]:
         """Read the fields of one entry of the log."""
-        found: Any = self._redis.xrange(self.keys.log, id_, id_)
+        found: Any = self.redis.xrange(self.keys.log, id_, id_)
         return dict(found[0][1])
 
     def span(self) -> tuple[str, str] | None:
         """Read the ids of the run's first status and of its newest entry; None if there is no such run."""
-        with self._redis.pipeline(transaction=False) as pipeline:
+        with self.redis.pipeline(transaction=False) as pipeline:
             pipeline.xrange(self.keys.statuses, count=1)
             pipeline.xrevrange(self.keys.log, count=1)
             first, newest = pipeline.execute()
@@ -322,7 +317,7 @@ class RunStore:
     def backwards(self, until: str) -> Iterator[Entry]:
         """Read everything up to an id, the newest first."""
         while True:
-            page: Any = self._redis.xrevrange(self.keys.log, until, count=HISTORY_PAGE)
+            page: Any = self.redis.xrevrange(self.keys.log, until, count=HISTORY_PAGE)
             for id_, fields in page:
                 yield read_entry(id_, fields)
             if len(page) < HISTORY_PAGE:
@@ -331,29 +326,29 @@ class RunStore:
 
     def newest_entries(self, most: int, *, before: str | None = None) -> list[RawEntry]:
         """Read the newest entries of the log, the last one first; with an id those before it."""
-        found: Any = self._redis.xrevrange(self.keys.log, f"({before}" if before is not None else "+", count=most)
+        found: Any = self.redis.xrevrange(self.keys.log, f"({before}" if before is not None else "+", count=most)
         return list(found)
 
     def status_entries(self, most: int) -> list[RawEntry]:
         """Read the entries that changed the run's status last, the newest last."""
-        found: Any = self._redis.xrevrange(self.keys.statuses, count=most)
-        with self._redis.pipeline(transaction=False) as pipeline:
+        found: Any = self.redis.xrevrange(self.keys.statuses, count=most)
+        with self.redis.pipeline(transaction=False) as pipeline:
             for id_, _ in reversed(found):
                 pipeline.xrange(self.keys.log, id_, id_)
             return [entry for page in pipeline.execute() for entry in page]
 
     def status_at(self, at: str) -> str:
         """Read the status that the run had at an id; during the submission that is `running`."""
-        found: Any = self._redis.xrevrange(self.keys.statuses, max=at, count=1)
+        found: Any = self.redis.xrevrange(self.keys.statuses, max=at, count=1)
         return read_entry(*found[0]).run_status or "" if found else "running"
 
     def codes(self) -> dict[int, ExecutedBy]:
         """Read which workers have run the calls, by the numbers that entries have."""
-        return codes_of(self._redis.hgetall(self.keys.codes))
+        return codes_of(self.redis.hgetall(self.keys.codes))
 
     @cached_property
     def _lane(self) -> Script:
-        return Script(self._redis, "lane", is_raw=True)
+        return Script(self.redis, "lane", is_raw=True)
 
     def lane(self, instance: str | None) -> list[Entry]:
         """Read all of one lane, in order, and nothing of the others."""
@@ -387,7 +382,7 @@ class RunStore:
         """Read the instances and indexes of the calls that have begun and not ended, `without` those of some kinds; a
         held call has not begun.
         """
-        calls = self._redis.hscan_iter(self.keys.calls, count=CALLS_AT_ONCE)
+        calls = self.redis.hscan_iter(self.keys.calls, count=CALLS_AT_ONCE)
         return frozenset(
             self._name(member)
             for member, entry in calls
@@ -399,11 +394,11 @@ class RunStore:
         again is among them. Where the run is over: those that were when it was ended, and those that were between two
         attempts.
         """
-        members = (member for member, _ in self._redis.zscan_iter(self.keys.leases, count=CALLS_AT_ONCE))
+        members = (member for member, _ in self.redis.zscan_iter(self.keys.leases, count=CALLS_AT_ONCE))
         calls = (member for member in members if b"@" not in member.rpartition(b"\x1f")[2])
         found = dict[tuple[str | None, int], Condition]()
         while page := list(islice(calls, CALLS_AT_ONCE)):
-            entries: Any = self._redis.hmget(self.keys.calls, page)
+            entries: Any = self.redis.hmget(self.keys.calls, page)
             for call, entry in zip(page, entries, strict=True):
                 condition = Condition.read(entry)
                 if condition is not None and (
@@ -425,7 +420,7 @@ class RunStore:
 
     def note_due(self) -> None:
         """Have the next sweep look at the run."""
-        DueRuns(self._redis, self.keys.prefix).note(self.run)
+        DueRuns(self.redis, self.keys.prefix).note(self.run)
 
     def set_status(self, wanted: str, who: AuditRecord, *, window: int, approves: str | None = None) -> dict[str, Any]:
         """Pause, resume or cancel the run; `window` is how many of its lanes may lie in the queue."""
@@ -436,25 +431,25 @@ class RunStore:
         self, messages: Sequence[tuple[str, bytes]], who: AuditRecord, *, window: int, most_bytes: int
     ) -> dict[str, Any]:
         """Add packed messages, each with its lane, all of them or none."""
-        DueRuns(self._redis, self.keys.prefix).note_until(self.run, PUBLISHED_MS)
+        DueRuns(self.redis, self.keys.prefix).note_until(self.run, PUBLISHED_MS)
         request = {"messages": messages, "window": window, "most_bytes": most_bytes, **_ordered(who)}
         return self._control("send", request)
 
     def decide(self, call: CallId, ruling: bytes, who: AuditRecord, *, shown: str) -> dict[str, Any]:
         """Decide on a held call, if it is held by the entry `shown`."""
-        DueRuns(self._redis, self.keys.prefix).note_until(self.run, PUBLISHED_MS)
+        DueRuns(self.redis, self.keys.prefix).note_until(self.run, PUBLISHED_MS)
         return self._control("decide", {"member": call.member, "ruling": ruling, "shown": shown, **_ordered(who)})
 
     def _control(self, action: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        return Script(self._redis, "control", action)(self.keys, request)
+        return Script(self.redis, "control", action)(self.keys, request)
 
     def amend(self, requests: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Take steps of an amendment, in one round trip (lua/amend.lua)."""
-        return Script(self._redis, "amend").run_all((self.keys, request) for request in requests)
+        return Script(self.redis, "amend").run_all((self.keys, request) for request in requests)
 
     def take_loop_step(self, step: LoopStep, *, most_bytes: int) -> dict[str, Any]:
         """Write a step of the run's loop, if nothing has come that it was decided without (lua/loop.lua)."""
-        return Script(self._redis, "loop")(self.keys, step.to_request(PUBLISHED_MS, most_bytes, refuses=True))
+        return Script(self.redis, "loop")(self.keys, step.to_request(PUBLISHED_MS, most_bytes, refuses=True))
 
 
 def _ordered(who: AuditRecord) -> dict[str, Any]:

@@ -29,13 +29,13 @@ from ..broker.messages import TaskMessage, pack, pack_task, unpack, unpack_task
 from ..errors import InfrastructureError, LetterNotFound
 from ..limits import (
     AT_ONCE,
-    CALL_RESULTS_LONGEST_SECONDS,
-    CALL_RESULTS_LONGEST_WAIT_SECONDS,
-    CALL_RESULTS_MOST_LANES,
-    CALL_RESULTS_QUIET_SECONDS,
+    BACKGROUND_LOOK_SECONDS,
+    BACKGROUND_QUIET_SECONDS,
+    BACKGROUND_SECONDS,
     CALLS_LOOKED_AT,
     LONG_IN_QUEUE_MS,
     MOST_TOLD,
+    WAITING_MOST_LANES,
     WAITING_RUNS_AT_ONCE,
 )
 from .commits import DueRuns
@@ -128,7 +128,7 @@ def _promises(store: RunStore, run: RunState | None, left_ms: int) -> Iterator[W
     """The calls that wait for what a schema has promised, as the log says it (SPEC R6.3, R11.6)."""
     if run is None:
         run = RunState(store.definition())
-        for instance in (None, *store.waiting_lanes(CALL_RESULTS_MOST_LANES)):
+        for instance in (None, *store.waiting_lanes(WAITING_MOST_LANES)):
             run.feed(store.lane(instance))
     for lane in run.lanes.values():
         missing = missing_in(lane, run)
@@ -326,7 +326,7 @@ def await_background(
     the server's for each look at the outboxes. Raises `InfrastructureError` where time is over or the server is gone.
     """
     begun = time.monotonic()
-    until = begun + CALL_RESULTS_LONGEST_SECONDS if deadline is None else deadline
+    until = begun + BACKGROUND_SECONDS if deadline is None else deadline
     has_said = False
     try:
         with connect(settings) as redis, redis.pubsub() as changes:
@@ -340,10 +340,10 @@ def await_background(
                         f"{left} calls that were sent and forgotten were not done in time; they end now, with the "
                         f"embedded backend"
                     )
-                if now - begun >= CALL_RESULTS_QUIET_SECONDS and not has_said:
+                if now - begun >= BACKGROUND_QUIET_SECONDS and not has_said:
                     has_said = True
                     say(f"waiting for {left} calls that were sent and not awaited")
-                patience = CALL_RESULTS_LONGEST_WAIT_SECONDS if has_said else CALL_RESULTS_QUIET_SECONDS
+                patience = BACKGROUND_LOOK_SECONDS if has_said else BACKGROUND_QUIET_SECONDS
                 changes.get_message(timeout=min(until - now, patience))
             return DeadLetters(redis, settings).list()
     except RedisError as error:
