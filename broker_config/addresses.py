@@ -171,7 +171,7 @@ def is_sentinel(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sentinels:
-    """The parts of an address like ``sentinel://user:password@a:26379/0;sentinel://b:26379`` says.
+    """The parts of an address like ``sentinel://user:password@a:26379/0;sentinel://b:26379``.
 
     Read as by kombu: the first part holds user, password and database of the master, every part a Sentinel's place.
     """
@@ -304,7 +304,7 @@ FOUND: Final[JsonDict] = {"found": "any"}
 may set it. It decides neither what runs, nor where data goes, nor what is written or who may enter.
 """
 TIGHTER: Final[JsonDict] = {"found": "lower"}
-"""In the metadata of a setting: such a file may lower it."""
+"""In the metadata of a setting: a `.env` that nobody has named may lower it, and not raise it."""
 SECRET: Final[JsonDict] = {"secret": True}
 """In the metadata of a setting: it may hold what must not be shown."""
 
