@@ -303,7 +303,7 @@ class RunIndex:
     def with_states(self) -> Iterator[tuple[Summary, State]]:
         """List every run, the newest first, with the fields of its state."""
         now_ms = server_ms(self._redis)
-        for run, state in self._newest():
+        for run, state in RunList(self._redis, self._prefix).newest(self._owner):
             yield _summary(run, state, now_ms), state
 
     def find(self, text: str) -> str:
@@ -357,9 +357,6 @@ class RunIndex:
     def _owner_of(self, run: str, state: State) -> str | None:
         """Find the owner of a run; a child run belongs to the owner of the run above it."""
         return owner_of(self._redis, self._prefix, run) if PARENT in state else state.get(OWNER)
-
-    def _newest(self) -> Iterator[tuple[str, State]]:
-        return RunList(self._redis, self._prefix).newest(self._owner)
 
     def _is_there(self, run: str) -> bool:
         if self._owner is not None:

@@ -1,8 +1,8 @@
 """Forks: a new run that begins where another one was at some moment (SPEC R11.2).
 
-The log up to an id is copied with its ids, page by page, so a fork's past can be read like that of the run it came
-from; the state of lanes and calls, and the counters, follow from it. What had not ended then is run anew, what was sent
-and forgotten is not.
+The log up to an id is copied with its ids, page by page, so a fork's past can be read like any other; the state of
+lanes and calls, and the counters, follow from it. Calls that had not ended then run anew; calls that were sent and
+forgotten do not.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 # Labels: the id, the name and the tags that a client gives to a run.
 #
-# The same id twice is one run: the second client gets that of the first. The first client claims the id for as long as
-# it writes the run down, so two at a time do not write one run.
+# The same id twice is one run: the second client gets the first one's run. The first client claims the id while it
+# writes the run, so two at a time do not write one run.
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +282,8 @@ def _listed(tools: Any) -> Sequence[Any]:
     return tools if isinstance(tools, list | tuple) else [tools]
 
 
-# Ownership: whose a run is, where somebody submitted, forked or imported it with a token. It stands in the run's
-# state, for as long as the run is kept; ids are no rights.
+# Ownership: a run that was submitted, forked or imported with a token belongs to the token's owner. The run's state
+# says so for as long as it is kept; to know an id gives no right to the run.
 
 _DIGITS: Final = 32
 

@@ -157,7 +157,7 @@ class RunCopy:
 
     @contextmanager
     def begun(self, submitted_ms: int, settings: Settings) -> Iterator[None]:
-        """List the run, and write it in this block: where that raises, nothing of it stays."""
+        """List the run, which is written in this block; if the block raises, nothing of the run stays."""
         try:
             _list(self._redis, self._keys, submitted_ms, owner_fields(settings).get(OWNER))
             yield
@@ -166,7 +166,7 @@ class RunCopy:
             raise
 
     def set_head(self, head: Head) -> None:
-        """Write what the run is, its instances and codes."""
+        """Write the run's definition, instances and codes."""
         self._redis.set(self._keys.definition, head.definition)
         self._push(self._keys.instances, head.instances)
         self._set(self._keys.codes, head.codes.items())
@@ -176,7 +176,7 @@ class RunCopy:
         self._redis.hset(self._keys.pictures if is_picture else self._keys.files, digest, content)
 
     def append(self, entries: Iterable[tuple[bytes, Fields]]) -> None:
-        """Append entries to its log, with their ids."""
+        """Append entries to its log under their own ids."""
         for page in batches(entries, limits.AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for id_, fields in page:
@@ -185,13 +185,13 @@ class RunCopy:
                 pipeline.execute()
 
     def add(self, fields: Fields) -> str:
-        """Append an entry of now to its log; returns its id."""
+        """Append a new entry to its log; returns its id."""
         id_: Any = self._append(self._redis, b"*", fields)
         self._note(self._redis, id_, fields)
         return str(id_.decode())
 
     def set_calls(self, conditions: Iterable[tuple[str, str]], *, was_at_work: bool = False) -> None:
-        """Write how calls stand, by their members; with `was_at_work` they were when the run was ended."""
+        """Write the conditions of calls, by their members; with `was_at_work` they were at work when the run ended."""
         for some in batches(conditions, limits.CALLS_AT_ONCE):
             self._redis.hset(self._keys.calls, mapping=dict(some))
             if was_at_work:
@@ -211,7 +211,7 @@ class RunCopy:
         self._set(self._keys.budget, budget.items())
 
     def finish(self, state: Mapping[str, Any], open_calls: Mapping[str, int] = MappingProxyType({})) -> None:
-        """Make a run of it, with this state; of its lanes, by their tokens, so many calls have begun and not ended."""
+        """Start the run with this state; `open_calls` says how many calls of each lane have begun and not ended."""
         self._set(self._keys.lanes, ((lane, f"{id_}:{open_calls.get(lane, 0)}") for lane, id_ in self._last.items()))
         whole: dict[Any, Any] = {**state}
         self._redis.hset(self._keys.state, mapping=whole)
@@ -246,11 +246,11 @@ class LogRewrite:
         self._redis = redis
         self._keys = Keys(prefix, run)
         self._instances = list(instances)
-        self._lanes = list(map(lane_token, instances))
+        self._lanes = dict.fromkeys(map(lane_token, instances))
         self._last = "0-0"
 
     def write(self, entries: Iterable[RawEntry], kept: Callable[[Entry], object]) -> int:
-        """Write the log anew, and call `kept` with each entry that stays. Returns how many do not."""
+        """Write the log anew, and call `kept` with each entry that stays. Returns how many are left out."""
         log, left_out = self._keys.log_kept, 0
         self._redis.unlink(log)
         for page in batches(entries, limits.AT_ONCE):
@@ -274,7 +274,7 @@ class LogRewrite:
         outbox: Any = self._redis.hkeys(self._keys.outbox)
         request = {
             "instances": self._instances,
-            "lanes": self._lanes,
+            "lanes": [*self._lanes],
             "last": self._last,
             "calls": [call for call in outbox if call.decode().rpartition("\x1f")[0] in self._lanes],
             "files": list(files),
