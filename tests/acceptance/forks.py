@@ -206,7 +206,7 @@ def _serve(requests: socket.socket) -> NoReturn:
                 poll.unregister(descriptor)
                 process, report = running.pop(descriptor)
                 _, status = os.waitpid(process, 0)
-                os.write(report, b"%d\n" % os.waitstatus_to_exitcode(status))
+                _tell(report, os.waitstatus_to_exitcode(status))
                 _close(descriptor, report)
                 continue
             message, files, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST_BYTES, 4)
@@ -217,7 +217,7 @@ def _serve(requests: socket.socket) -> NoReturn:
                 requests.close()
                 _close(report, *running, *(report for _, report in running.values()))
                 _run_command(json.loads(message), files)
-            os.write(report, b"%d\n" % process)
+            _tell(report, process)
             _close(*files)
             ended = os.pidfd_open(process)
             poll.register(ended, select.POLLIN)
@@ -246,6 +246,12 @@ def _run_command(request: dict[str, Any], files: Sequence[int]) -> NoReturn:
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
+
+
+def _tell(report: int, number: int) -> None:
+    """Report a process id or an exit code, unless nobody wants to know any more."""
+    with suppress(BrokenPipeError):
+        os.write(report, b"%d\n" % number)
 
 
 def _close(*descriptors: int) -> None:
