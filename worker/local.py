@@ -267,7 +267,7 @@ def _worker(settings: Settings, known: Registry, *, verifies_models: bool) -> It
         forget_connections(app.connection_for_write())
 
 
-# The local backend: a server and a worker of one's own for the time of a `with` block (`acts run` without a broker).
+# The local backend: an own server and an own worker for the time of a `with` block (`acts run` without a broker).
 #
 # Nothing is left behind however we end (`broker_config.GuardedProcess`), and no call is lost when the worker dies: as
 # long as it had become ready, another takes its place and finds its calls by their leases (see `recovery.sweep`). What

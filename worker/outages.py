@@ -125,11 +125,11 @@ class Duty:
             self._has_ended = True
 
 
-# Connections that were dropped silently are found and closed, so that whoever uses them connects again.
+# Connections that were dropped silently are found and closed, so that their users connect again.
 #
 # A NAT, a load balancer or a cloud's maintenance may forget connections without a reset: nobody answers on them, though
 # the server is there. Where the network loses packets the kernel notices (`broker_config.KEEPALIVE`). Where something
-# in between goes on taking them, nobody does but who asks: twice a second a worker process sends PING on a connection
+# in between goes on taking them, only a question shows it: twice a second a worker process sends PING on a connection
 # of its own to each server. If no answer comes for two seconds, but one does on a new connection, the old ones are
 # dead. A server that is only slow answers on both, and nothing is closed. Where asking fails, as while a server
 # restarts, connections are opened before the next one that is asked: those to the log are closed once more.
@@ -304,7 +304,7 @@ def _shut_all(pools: Iterable[Any]) -> int:
 
 
 def _shut(one: Any) -> bool:
-    """Have who reads from a socket, or will, find that the connection has ended."""
+    """Shut a socket, so that its readers find that the connection has ended."""
     with suppress(OSError):
         one.shutdown(socket.SHUT_RDWR)
         return True

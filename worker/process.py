@@ -107,7 +107,7 @@ class Metrics:
         """A task was acknowledged."""
 
     def waited(self, queue: str, code: str, seconds: float) -> None:
-        """A task has lain in a queue for so long; `code` is what carries its call out, or nothing."""
+        """A task has lain in a queue for so long; `code` is what runs its call, or nothing."""
 
     def committed(self, seconds: float) -> None:
         """A step was written to the log."""
@@ -137,8 +137,8 @@ def keep_metrics(keeper: Metrics) -> None:
 
 # Names that come from outside and become labels of figures: a bounded number of them, of a bounded form.
 #
-# What keeps figures has a series for each name. Whoever submits runs can make up names of tools, so what is beyond the
-# bound has no name of its own.
+# What keeps figures has a series for each name. A client that submits runs can make up names of tools, so what is
+# beyond the bound has no name of its own.
 
 _NAME: Final = re.compile(r"\w[\w.:/@+-]{0,99}")
 

@@ -32,9 +32,9 @@ from .. import limits
 
 # Where a run stands in a trace (W3C Trace Context): ids that follow from run and call.
 #
-# Whoever needs an id makes the same one, so nothing has to be sent for it, and a span that is exported twice is one
-# span. Only a run that was submitted within somebody's trace, or answers a call of another run, has its place written
-# down.
+# Every process that needs an id makes the same one, so nothing has to be sent for it, and a span that is exported twice
+# is one span. Only a run that was submitted within somebody's trace, or answers a call of another run, has its place
+# written down.
 
 _HEADER: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 _PACKED: Final = r"^([0-9a-f]{32}-[0-9a-f]{16}-(0[01])?)?$"
@@ -92,7 +92,7 @@ def place_of_run(run: str, above: TracePlace | None = None) -> TracePlace:
 
 
 def call_span(run: str, member: str, again: int = 0) -> str:
-    """The span of a call, or of an element of it, by its `CallId.member`; one that is carried out again has another:
+    """The span of a call, or of an element of it, by its `CallId.member`; one that is run again has another:
     `again` is how often the call had ended before.
     """
     return _digest(16, "call", run, member, str(again))
@@ -202,11 +202,11 @@ class Attempt:
     took_ms: Milliseconds | None = None
     """How long its code was at work, once it has ended."""
     worker: WorkerName | None = None
-    """Which worker has carried it out, once it has ended."""
+    """Which worker has run it, once it has ended."""
     version: Version | None = None
     """Which version of the code that was; None where a model answered."""
     again: Count = 0
-    """How often the call had ended before and was to be carried out again (SPEC R11.8)."""
+    """How often the call had ended before and was to be run again (SPEC R11.8)."""
     trace: PackedPlace = field(default="", repr=False)
     """The run's place in a trace, where it is not the root of its own."""
     seen: Seen | None = None
@@ -232,7 +232,7 @@ class Retry:
     delay_seconds: float
     is_given_back: bool = False
     """Whether no code has run: that of this worker does not admit the call (SPEC R17.3). How long the call rests then
-    is for whoever knows since when it is given back.
+    is for the process that knows since when it is given back.
     """
 
 
@@ -249,7 +249,7 @@ def lost(losses: int) -> Failure:
 
 @dataclass(frozen=True, slots=True)
 class CurrentCall:
-    """The call that an activity or a delegate is carrying out."""
+    """The call that an activity or a delegate is running."""
 
     run: str
     instance: str | None
@@ -270,12 +270,12 @@ _tasks: Final[WeakKeyDictionary[asyncio.Task[Any], tuple[Attempt, str]]] = WeakK
 
 
 def current_attempt() -> Attempt | None:
-    """What the code that asks carries out."""
+    """The attempt that the code which asks is running."""
     return _current.get(None)
 
 
 def current_call() -> CurrentCall:
-    """The call that this code was called for; in threads of one's own only with their context copied.
+    """The call that this code was called for; in threads that the code starts, only with its context copied.
 
     Raises `LookupError` outside of an activity or a delegate.
     """
@@ -289,7 +289,7 @@ def current_call() -> CurrentCall:
 
 
 def enter(attempt: Attempt, name: str) -> None:
-    """What runs in this context and task from now on carries out `attempt`, with the code of that name."""
+    """Note that this context and task run `attempt` from now on, with the code of that name."""
     _current.set(attempt)
     task = asyncio.current_task()
     if task is not None:
@@ -297,7 +297,7 @@ def enter(attempt: Attempt, name: str) -> None:
 
 
 def attempt_of(task: asyncio.Task[Any] | None) -> tuple[Attempt, str] | None:
-    """What a task carries out, and the name of the code."""
+    """The attempt that a task runs, and the name of the code."""
     return _tasks.get(task) if task is not None else None
 
 
@@ -374,13 +374,13 @@ class Tokens:
 
 def shown_token(attempt: Attempt) -> str:
     """The token of an attempt as reports show it: before it stands how often the call had ended before, where it is
-    carried out again, since nothing else in a report says so.
+    run again, since nothing else in a report says so.
     """
     return f"{attempt.again}.{attempt.token}" if attempt.again else attempt.token
 
 
 def seal_of(key: str) -> str:
-    """What remote calls carry of the key of their run's cancellation: who has the seal cannot make the key."""
+    """The part of the key of a run's cancellation that remote calls carry: the key cannot be made from it."""
     return hashlib.sha256(key.encode()).hexdigest()[: limits.TOKEN_CHARACTERS]
 
 

@@ -177,7 +177,7 @@ T = TypeVar("T")
 _NOT_PERMITTED: Final = 3
 """How a worker ends that may not, or cannot, take from its queues."""
 _INEQUIVALENT: Final = 406
-"""What RabbitMQ answers who asks for a queue of another kind than the one it has."""
+"""RabbitMQ's answer where a queue of another kind than the one it has is declared."""
 
 
 class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types

@@ -1,6 +1,6 @@
 """Remote calls, their results, and reports: what travels between processes as the argument of a task, in msgpack bytes.
 
-A remote call's message carries everything that is needed to carry it out - resolved parameters and the scoped snapshot
+A remote call's message carries everything that is needed to run it - resolved parameters and the scoped snapshot
 (SPEC R8.4) - so that the worker that does needs no access to the log.
 
 Any client of the broker can write messages. So nothing is taken for granted here: size and shape (`packing`), then for
@@ -208,8 +208,8 @@ Spent = Annotated[int, Field(ge=0, le=MOST)]
 
 @dataclass(frozen=True, slots=True)
 class Untrusted:
-    """What others wrote of what a call is given and that decides nothing by the labels of whoever has sent it; those of
-    whoever carries it out may say more (SPEC R16.1).
+    """The labels of what others wrote in a call's input, where its sender holds nothing for them; the process that runs
+    the call may know more (SPEC R16.1).
     """
 
     tool: str
@@ -602,10 +602,10 @@ def unpack_probe(data: object, limits: Limits) -> Probe:
 
 # Giving back: a call that the code here does not admit is left to a worker whose code does (SPEC R17.3).
 #
-# It is not begun, so it costs no attempt. It rests, and whoever is free then takes it: the waits grow with the time
-# since the log's first note of it, so a deployment of minutes costs a few tries. A worker that begins reports that, and
-# what rests in the runs of the index `awaiting_code` is due at once (lua/reports.lua). When the first note is too
-# long ago the call fails.
+# It is not begun, so it costs no attempt. It rests, and a worker that is free then takes it: the waits grow with the
+# time since the log's first note of it, so a deployment of minutes costs a few tries. A worker that begins reports
+# that, and what rests in the runs of the index `awaiting_code` is due at once (lua/reports.lua). When the first note is
+# too long ago the call fails.
 
 
 def given_back(reason: str) -> Retry:

@@ -34,7 +34,7 @@ from .transport import REPLIES, UUID
 # remote-control command of Celery's. Any client of the broker can send one: it is believed only where it shows the key
 # to the seal that the messages of the run's calls carry, and only the log can make that. It is best effort: a worker
 # that is not reached finishes a call whose result is not taken. Processes of a prefork pool are not reached, as
-# Celery's commands go to their parent, and a worker that is told to end takes none any more: a process that sees the
+# Celery's commands go to their parent, and a worker that is to end takes none any more: a process that sees the
 # log looks there, too (`recovery.heartbeats`). Calls that were sent and forgotten have left the run and go on.
 
 COMMAND: Final = "acts_cancel"
@@ -202,7 +202,7 @@ def _outliving(name: str, handler: Handler) -> Handler:
 
 
 def _with_text_keys(value: Any) -> Any:
-    """An answer whose objects have texts for keys, as whoever asks decodes it: options of sockets have numbers."""
+    """An answer whose objects have texts for keys, as its reader decodes it: options of sockets have numbers."""
     if isinstance(value, dict):
         return {str(key): _with_text_keys(each) for key, each in value.items()}
     return [_with_text_keys(each) for each in value] if isinstance(value, list | tuple) else value

@@ -4,9 +4,9 @@ kombu keeps in Redis which queue belongs to which exchange (`_kombu.binding…`)
 sets, so one that was captured could have the answers to others copied to itself. Here that is not stored at all: a
 queue's name follows from the exchange and the routing key.
 
-Who may add to a queue or publish in a channel may add anything. kombu takes an entry and reads it in one step of
-its event loop; what it cannot read it raises, and the process would end. Here such an entry is gone, is counted, and
-costs one line in the log. What comes when the worker has stopped taking goes back to its queue.
+A process that may add to a queue or publish in a channel may add anything. kombu takes an entry and reads it in one
+step of its event loop; what it cannot read it raises, and the process would end. Here such an entry is gone, is
+counted, and costs one line in the log. What comes when the worker has stopped taking goes back to its queue.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class _ChannelParts(_BASE):  # type: ignore[misc]  # of whichever of kombu's cla
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         """kombu's, and options of the socket. Numbers are their keys: among the transport's options, which workers tell
-        in their statistics, they could not be read by who asks.
+        in their statistics, the asking process could not read them.
         """
         found: dict[str, Any] = super()._connparams(asynchronous=asynchronous)
         return found | ({"socket_keepalive_options": KEEPALIVE} if found.get("socket_keepalive") else {})
@@ -297,7 +297,7 @@ def _drop(where: str, error: Exception) -> None:
 #
 # A message says itself what it is: its task, its routing key, what is to follow it. A writer to one queue would
 # so choose what the worker there does, and with what rights. Here the queue decides, and it is known from the broker:
-# which tasks belong there, and that a task is carried out and that is all. Nothing of ours is followed by another task,
+# which tasks belong there, and that a task is run and that is all. Nothing of ours is followed by another task,
 # belongs to a group, waits or expires: a message that asks Celery for such a thing was not written by us.
 
 _TAKEN_FROM: Final = "taken_from"

@@ -152,7 +152,7 @@ def _register(app: Celery, kind: _Kind[Any], runtimes: Runtimes, limits: Limits)
         if not isinstance(message, Probe):
             note_task(_subject_of(message))
         _note_wait(request, message)
-        if isinstance(message, LaneCall) and is_redelivered:  # whoever took it before did not get to its end
+        if isinstance(message, LaneCall) and is_redelivered:  # the worker that took it before did not get to its end
             message = message._replace(was_lost=True, is_redelivered=True)
         await kind.doing(runtimes.current(), message)
 
@@ -232,7 +232,7 @@ _KINDS: Final[tuple[_Kind[Any], ...]] = (
 
 
 async def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
-    """Carry out a remote call, and bring back what comes of it."""
+    """Run a remote call, and send its result back."""
     attempt = message.attempt
     if _is_in_doubt(runtime, attempt):
         return
@@ -248,7 +248,7 @@ async def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[Remo
 
 
 async def _try(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
-    """Carry out a fire-and-forget call once, and tell what came of it; the sweep sees to whether there is more."""
+    """Run a fire-and-forget call once, and tell what came of it; the sweep sees to whether there is more."""
     attempt = message.attempt
     if _is_in_doubt(runtime, attempt):
         return

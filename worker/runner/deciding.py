@@ -130,7 +130,7 @@ class Decider:
         return None
 
     def decide(self, lane: LaneView, step: Step) -> None:
-        """Add what can be started now, and what is to wait for a person, or is carried out for each element; outcomes
+        """Add what can be started now, and what is to wait for a person, or runs for each element; outcomes
         that need no execution join the others.
         """
         now = date_now()
@@ -189,7 +189,7 @@ def _outcome(lane: LaneView, index: int, result: Success | Failure) -> Outcome:
 
 
 def _is_written(decision: Decision) -> TypeGuard[Start | Hold | FanOut]:
-    """Whether a commit holds all that a call is given: it is to wait for a person, is carried out for each element, or
+    """Whether a commit holds all that a call is given: it is to wait for a person, runs for each element, or
     is sent and forgotten.
     """
     return not isinstance(decision, Outcome) and (not isinstance(decision, Start) or decision.call.is_fire_and_forget)
@@ -209,7 +209,7 @@ class Admission:
     """The calls of one lane runner at the door."""
 
     def __init__(self, services: WorkerContext, lane: LaneView, refuse: Callable[[Iterable[int]], None]) -> None:
-        """`refuse` is told which calls have no slot."""
+        """`refuse` is called with the calls that have no slot."""
         self._slots = services.slots
         self._refuse = refuse
         self._run = lane.run.run

@@ -1,4 +1,4 @@
-"""A lane runner: ask the core what is ready, claim it, carry it out, commit, ask again.
+"""A lane runner: ask the core what is ready, claim it, run it, commit, ask again.
 
 Calls in line run concurrently on the event loop; remote ones are published and not waited for. Every commit is one
 round trip that also claims the calls that come next, so a chain of five costs five, and no broker hop.
@@ -307,7 +307,7 @@ class LaneRunner:
             await self._reload()  # begun by another runner, after outcomes that are to be judged by and not known here
         for delivery in news.deliveries:
             index, attempt = delivery.attempt.id.index, delivery.attempt
-            if delivery.child is not None:  # a call that is carried out again waits for another one
+            if delivery.child is not None:  # a call that is run again waits for another one
                 attempt = replace(attempt, again=self._lane.again(index))
             self._decider.results.append((attempt, delivery.result))
 

@@ -1,4 +1,4 @@
-"""Remote calls: what leaves a lane's task, and what carries it out elsewhere.
+"""Remote calls: what leaves a lane's task, and what runs it elsewhere.
 
 The first half runs where the log is and makes messages of calls; the second half runs on delegate, activity and
 background workers and sees nothing but its message.
@@ -122,7 +122,7 @@ class Remote:
         definition: StoredPlan,
         files: Mapping[str, bytes],
     ) -> TaskMessage:
-        """The task that carries the call out; with the files that its context shows, of these. Raises `Conflict` where
+        """The task that runs the call; with the files that its context shows, of these. Raises `Conflict` where
         a scope cannot be read, `FileGone`.
         """
         call = start.call
@@ -200,7 +200,7 @@ class Remote:
     def activity_task(
         self, start: Start, attempt: Attempt, execution: Execution, contracts: Mapping[str, str]
     ) -> TaskMessage:
-        """The task that carries out a call of an activity; `contracts` are the marks of those that the run's calls were
+        """The task that runs a call of an activity; `contracts` are the marks of those that the run's calls were
         checked under. Raises `Conflict` where a scope cannot be read.
         """
         call, context = start.call, execution.scoped(start.call)
@@ -250,7 +250,7 @@ def request_config(outer: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str
 
 
 class RemoteExecutor:
-    """Carries out remote calls; it has no connection to the log. `deliver` sends what is told before the end."""
+    """Runs remote calls; it has no connection to the log. `deliver` sends parts of an answer before the end."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ class RemoteExecutor:
         self._threads = threads
 
     def version(self, message: ActivityCall | DelegateCall) -> str | None:
-        """Which version of the code carries a call out; None where a model does."""
+        """Which version of the code runs a call; None where a model does."""
         if isinstance(message, ActivityCall):
             activity = self._registry.activities.get(message.activity)
             return activity.version if activity is not None else None
@@ -279,7 +279,7 @@ class RemoteExecutor:
         return delegate.version if delegate is not None else None
 
     async def activity(self, message: ActivityCall) -> Result:
-        """Carry out an activity's call."""
+        """Run an activity's call."""
         name = message.activity
         known = self._registry.activities.get(name)
         activity = activity_for(known, name, self._worker, message.call, message.parameters, message.mark)
@@ -300,7 +300,7 @@ class RemoteExecutor:
         return _labelled(result, said)
 
     def _refused(self, untrusted: Untrusted | None, said: ToolTrust = NOTHING) -> Failure | None:
-        """Why a call is not carried out that the labels of this worker would hold, and those of its run's worker did
+        """Why a call is not run that the labels of this worker would hold, and those of its run's worker did
         not; `said` is what is known here of its code.
         """
         if untrusted is None:
@@ -315,7 +315,7 @@ class RemoteExecutor:
         return Failure(UNTRUSTED, f"{text}: give both the same code and the same ACTS_TRUST, then retry")
 
     async def delegate(self, message: DelegateCall) -> Result:
-        """Carry out a delegate's call: with the registered code, or with the model."""
+        """Run a delegate's call: with the registered code, or with the model."""
         if (refused := self._refused(message.untrusted)) is not None:
             return refused
         delegate = self._registry.delegates.get(message.delegate)

@@ -109,7 +109,7 @@ class Runtime:
         allowed, limits = registry.limited_to(settings.allow), limits_of(settings)
         operator = operator_trust(settings)
         self.remote = RemoteExecutor(allowed, self.models, limits, self._threads, self.deliver, operator, worker)
-        # Who carries out remote calls may be without a log.
+        # A worker that runs remote calls may be without a log.
         self._scheduler = self._make_scheduler(registry) if settings.effective_redis_url is not None else None
 
     @property
@@ -288,7 +288,7 @@ async def _cancel_all() -> None:
 
 
 class WorkerNameStep(bootsteps.Step):  # type: ignore[misc]  # celery has no types
-    """Says which worker of Celery the runtimes are part of: what it has carried out is recorded under its name."""
+    """Says which worker of Celery the runtimes are part of: what it has run is recorded under its name."""
 
     def __init__(self, worker: Any, **_: Any) -> None:
         worker.app.conf.acts_runtimes.serve(worker.hostname)
@@ -352,7 +352,7 @@ class Runtimes:
         return self._runtime is not None and self._process == os.getpid() and self._runtime.is_blocked
 
     def cancel(self, key: str) -> None:
-        """Nothing of the run to whose seal this is the key is to be carried out in this process any more."""
+        """Nothing of the run to whose seal this is the key is to be run in this process any more."""
         self._cancellations.cancel(key)
 
 
@@ -365,7 +365,7 @@ def _finish(sender: Any, **_: Any) -> None:
 
 
 def _leave(**_: Any) -> None:
-    """Called by Celery when a worker is told to end."""
+    """Called by Celery when a worker is to end."""
     if (runtimes := current_app.conf.get("acts_runtimes")) is not None:
         runtimes.leave()
 

@@ -275,9 +275,9 @@ def _send(signal: Any, task: Task, request: dict[str, Any], about: dict[str, Any
 # Returns: tasks that this version of ours does not read go back to their queue, for a worker that does.
 #
 # While an upgrade is rolled out, old workers and new ones take from the same queues. A run is written down in a format
-# (`store.definition`); messages say theirs in a header from the second one on. Who does not read one publishes the task
-# anew a little later, and later each time. After a minute it is dropped, since nobody seems to be there who reads it;
-# the workers of its version publish what was published for a run again.
+# (`store.definition`); messages say theirs in a header from the second one on. A worker that does not read one
+# publishes the task anew a little later, and later each time. After a minute it is dropped, since nobody seems to be
+# there who reads it; the workers of its version publish what was published for a run again.
 
 
 _DELAY: Final = Backoff(0.05, 1.0, jitter=True)

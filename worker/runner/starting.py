@@ -99,7 +99,7 @@ def waits(shortfall: Shortfall, failures: int, settings: Settings) -> bool:
     return shortfall.may_pass and failures * limits.STARTING_WAIT_SECONDS < settings.model_request_seconds
 
 
-# Inline calls: those that a lane runner carries out itself, concurrently.
+# Inline calls: those that a lane runner runs itself, concurrently.
 
 _Ended = tuple[Result | Started, int]
 """The result of an attempt, and how long it took in ms."""
@@ -125,7 +125,7 @@ class InlineCalls:
         return tuple(self._tasks.values())
 
     def begin(self, activity: Activity, function: Callable[[], Any], attempt: Attempt) -> None:
-        """Carry out an attempt; `function` is the activity's with its arguments."""
+        """Run an attempt; `function` is the activity's with its arguments."""
         working = invoke(
             function,
             attempt,

@@ -104,7 +104,7 @@ class Step:
         ]
 
     def held(self) -> list[Held]:
-        """The calls that are to wait for a person, or are carried out for each element."""
+        """The calls that are to wait for a person, or run for each element."""
         return [
             Held(hold.call.index, pack_hold(hold), hold.elements if isinstance(hold, FanOut) else 0)
             for hold in self.holds
@@ -278,7 +278,7 @@ class WorkerContext:
     """For what is large on its way to the servers: what is small does not wait behind it, and runs take turns."""
 
     def activity(self, name: str) -> Activity | None:
-        """The activity that this worker carries out under the name (`ACTS_ALLOW`)."""
+        """The activity that this worker runs under the name (`ACTS_ALLOW`)."""
         is_allowed = not self.settings.allow or name in self.settings.allow
         return self.registry.activities.get(name) if is_allowed else None
 

@@ -79,7 +79,7 @@ class NotNow(ResponseError):
 
 
 class AnswerLost(RedisConnectionError):
-    """A script was sent to a node of a cluster, and no answer came: it may have been carried out, or not."""
+    """A script was sent to a node of a cluster, and no answer came: it may have been run, or not."""
 
 
 _SCRIPTS: Final = ("EVALSHA", "EVAL")
@@ -152,7 +152,7 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
     """A client for a worker's event loop. Connects when it is first used.
 
     It outlasts a server that is away, full or starting: a commit is repeated until it is taken, since all of ours may
-    be sent twice. Who needs a connection while all are in use waits for one.
+    be sent twice. A task that needs a connection while all are in use waits for one.
     """
     options: dict[str, Any] = {
         **_OPTIONS,
@@ -190,8 +190,8 @@ def connect_async_client(settings: Settings) -> redis.asyncio.Redis:
 class _Cluster(redis.cluster.RedisCluster):
     """The client of a cluster, as far as it is not like that of one server.
 
-    It sends a command again whose answer was lost with a node. A script of ours may have been carried out then, and a
-    message that is said twice is there twice: who waits for the answer is told, as with one server.
+    It sends a command again whose answer was lost with a node. A script of ours may have been run then, and a
+    message that is sent twice is there twice: the caller gets the error, as with one server.
     """
 
     def _execute_command(self, target_node: Any, *args: Any, **options: Any) -> Any:

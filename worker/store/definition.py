@@ -113,7 +113,7 @@ def unpack_gathers(fields: Mapping[str, Any] | None) -> Mapping[str, frozenset[s
     return None if fields is None else {name: frozenset(fields.get(name, ())) for name in PLACES}
 
 
-# Trust: what a definition holds of what tools and code say of who may decide (SPEC R16.1).
+# Trust: what a stored plan says of tools and code that decides what may be trusted (SPEC R16.1).
 
 Trusts = Mapping[str, ToolTrust]
 """What is trusted of tools and code, by name."""

@@ -54,7 +54,7 @@ from ..broker.messages import pack, unpack
 from .held_calls import AuditRecord, Shown, unpack_hold, unpack_ruling
 from .keys import LOOP, Field, Fields
 
-# What the log says of the time that a call took: the field `t` of what is told of its end.
+# The time that a call took: the field `t` of the details of its end.
 #
 # When a call ended is in the id of the entry that ends it. What ids do not tell is written beside it: for how long the
 # last attempt was at work, and which attempt that was, where it was not the first.
@@ -110,15 +110,15 @@ class Entry(NamedTuple):
     """What is to be done in the lane from now on (see `definition`)."""
     amendment: bytes | None = None
     elements: int = 0
-    """For how many elements a call is carried out since this entry (SPEC R4.10)."""
+    """For how many elements a call is run since this entry (SPEC R4.10)."""
     spent: CallTiming | None = None
     """How long the call took that has ended with this entry, where it was run."""
     code: int | None = None
-    """The number of who has carried it out, with which version of the code (`scripts.Code`)."""
+    """The number of who has run it, with which version of the code (`scripts.ExecutedBy`)."""
     seen: Seen | None = None
     """What the delegate, or the model, was shown of the log whose call has ended with it."""
     by: str | None = None
-    """Who has given by hand what the call has ended with, or had calls tried again."""
+    """The actor that has ended the call by hand, or had calls tried again."""
     audit: AuditRecord | None = None
     """Who did what, where the entry was written on order from outside."""
     tick: int | None = None
@@ -161,12 +161,12 @@ class Entry(NamedTuple):
 
     @property
     def undone(self) -> CallsUndone | None:
-        """What it says of calls that are carried out again."""
+        """What it says of calls that are run again."""
         return self.event if isinstance(self.event, CallsUndone) else None
 
     @property
     def given(self) -> Snapshot | None:
-        """What the call waits with for a person, or is carried out with for each."""
+        """What the call waits with for a person, or is run with for each."""
         return getattr(self.event, "snapshot", None)
 
     @property
@@ -324,7 +324,7 @@ def moment_ms(id_: str) -> int:
     return int(id_.partition("-")[0])
 
 
-# What counts no more of calls that were carried out again: their events, and what they had written (SPEC R11.8).
+# What counts no more of calls that were run again: their events, and what they had written (SPEC R11.8).
 
 
 def effective_entries(entries: Iterable[Entry]) -> list[Entry]:

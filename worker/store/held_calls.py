@@ -121,7 +121,7 @@ def _one(redis: Redis, keys: Keys, member: str) -> list[tuple[bytes, float]]:
 
 
 def pack_hold(hold: Hold | FanOut) -> bytes:
-    """What an entry holds of a call that waits for a person, or is carried out for each element."""
+    """What an entry holds of a call that waits for a person, or runs for each element."""
     call, snapshot = hold.call, hold.snapshot
     fields: dict[str, Any] = {
         "tool": call.tool,

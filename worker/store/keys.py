@@ -89,7 +89,7 @@ class Keys:
 
     @property
     def codes(self) -> str:
-        """Hash: who has carried out calls, with which version of their code -> the number of that (see `codes`)."""
+        """Hash: who has run calls, with which version of their code -> its number (see `scripts.ExecutedBy`)."""
         return self._key("codes")
 
     @property
@@ -308,17 +308,17 @@ def secret(prefix: str) -> str:
 # | `m` | a message (msgpack): submitted, sent, or written by the call |
 # | `s` | the call has ended, and how |
 # | `d` | details of that (msgpack): `error`, `reason`, `cost`, `missed`, `value`, `rescued`, `by`, `t` (`entries`) |
-# | `W` | who has carried it out, with which version of the code: a number (`scripts.Code`) |
+# | `W` | who has run it, with which version of the code: a number (`scripts.ExecutedBy`) |
 # | `k` | the lane's record, in its first entry and wherever it was amended (see `definition`) |
 # | `element` | an element of the call has ended: its number and how, `<n>:<status>` |
 # | `held` | the call waits for a person, with this (msgpack, see `held_calls`) |
 # | `decided` | what was decided of it (msgpack) |
-# | `fan_out` | the call is carried out for each element, with this (msgpack, as `held`) |
+# | `fan_out` | the call runs for each element, with this (msgpack, as `held`) |
 # | `child` | the run that is to answer the call |
 # | `given_back` | the call waits for code that admits it: what the first that does not had against it |
-# | `undone` | calls (msgpack) that are carried out again: their ends, and what they wrote, before it count no more |
-# | `keeping` | beside it: those of them (msgpack) of which only the elements that failed are carried out again |
-# | `stale` | beside it: calls (msgpack) that have read what those may now write, and are not carried out again |
+# | `undone` | calls (msgpack) that are run again: their ends, and what they wrote, before it count no more |
+# | `keeping` | beside it: those of them (msgpack) of which only the elements that failed are run again |
+# | `stale` | beside it: calls (msgpack) that have read what those may now write, and are not run again |
 # | `gave_up` | what was promised and has not come is not waited for any more |
 # | `amendment` | beside the global lane's record: what the lanes share of an amendment |
 # | `audit` | who did it, where that was done from outside (msgpack, see `held_calls`); an entry may hold nothing else |
@@ -376,7 +376,7 @@ Fields = Mapping[bytes, bytes]
 # where the sweep has seen that it is due | it is due |
 # | `child` | a child run is to answer it | that run | the run ends |
 # | `lost` | the process that was at work on it is dead: only the sweep writes this | | a driver claims it |
-# | `each` | it is carried out for each element: those stand here, too | | the last of them ends |
+# | `each` | it runs for each element: those stand here, too | | the last of them ends |
 # | `held` | it waits for a person | the entry with its snapshot | it is decided on, or its time is over: it is
 # `decided` |
 # | `decided` | a person has said what becomes of it | the entry of the decision | a driver claims it, or ends it |
@@ -425,7 +425,7 @@ class Condition:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a worker, a message or a child run carries it out now."""
+        """Whether a worker, a message or a child run has the call now."""
         return self.kind in _AT_WORK
 
     @property
@@ -435,7 +435,7 @@ class Condition:
 
 
 FAN_OUT_KIND: Final = Condition(Kind.EACH, attempt=1)
-"""How a call stands that is carried out for each element."""
+"""How a call stands that runs for each element."""
 _AT_WORK: Final = frozenset({Kind.RUNNING, Kind.SENT, Kind.CHILD})
 
 

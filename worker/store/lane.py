@@ -370,11 +370,11 @@ class LaneView:
         return view
 
     def again(self, index: int) -> int:
-        """How often a call had ended and was to be carried out again; of an element that of its call."""
+        """How often a call had ended and was to be run again; of an element that of its call."""
         return self._again[call_of(index)]
 
     def is_of_now(self, attempt: Attempt) -> bool:
-        """Whether an attempt is one at the call as it is carried out now, and not one from before it was undone."""
+        """Whether an attempt is one at the call as it is run now, and not one from before it was undone."""
         return attempt.again == self.again(attempt.id.index)
 
     def note_running(self, calls: Iterable[int]) -> None:

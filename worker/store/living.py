@@ -161,7 +161,7 @@ class QueuedMessage(NamedTuple):
 
     @classmethod
     def read(cls, raw: bytes) -> QueuedMessage:
-        """Who writes to the queue may write anything."""
+        """Read a message; a process that may write to the queue may write anything."""
         try:
             said = json.loads(raw)
             headers, tag = said["headers"], str(said["properties"]["delivery_tag"])
@@ -268,7 +268,7 @@ class QueueNotes:
 
 @dataclass(frozen=True)
 class Claim:
-    """Who has a run's session with a server."""
+    """The process that has a run's session with a server."""
 
     process: str
     number: int

@@ -1,6 +1,6 @@
 """The logs of all runs in Redis, as lane runners use them: reading lanes, and committing.
 
-What an entry says is in `entries`, what a commit asks and what comes of it in `commits`.
+The module `entries` reads an entry, `commits` has the request and the answer of a commit.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from .run_list import Parent
 from .state import RunState
 
 _WITHDRAWN: Final = {"type": "withdrawn"}
-"""Stands for what a call had written that is carried out again (SPEC R11.8): the other messages keep their places."""
+"""Stands for what a call had written that is run again (SPEC R11.8): the other messages keep their places."""
 
 Where = tuple[str | None, int]
 """A call, by its instance and index."""

@@ -45,7 +45,7 @@ class FirstRead(NamedTuple):
     has_begun_calls: bool
     """Whether calls may have begun that have not ended."""
     has_sent: bool
-    """Whether it has sent calls that it does not wait for."""
+    """Whether the run has sent calls that it does not wait for."""
     deleted: str | None
     definition: bytes | None
     instances: Any
@@ -64,7 +64,7 @@ class Background:
     dead: int
 
     def to_dict(self) -> dict[str, int]:
-        """As JSON."""
+        """The counts in JSON."""
         return {"outstanding": self.outstanding, "done": self.done, "dead": self.dead}
 
 

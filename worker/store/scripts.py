@@ -236,7 +236,7 @@ def move_other_types(redis: Redis, types: Mapping[str, str]) -> None:
             logger.error("%s is set aside, it is a %s and should be a %s", key, found.decode(), type_)
 
 
-# Codes: which worker carried out the calls of a run, with which version of their code (SPEC R11.9, R17.1).
+# Codes: which worker ran the calls of a run, with which version of their code (SPEC R11.9, R17.1).
 #
 # Many calls have the same one, so an entry that ends a call has its number (field `W`), and the run's hash `codes` has
 # each once: its bytes, and the number. After so many of a run no more are noted.

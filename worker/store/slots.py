@@ -190,7 +190,7 @@ def _text(call: CallId) -> str:
 
 
 def budget_member(call: CallId, again: int) -> str:
-    """A call as a budget has it. What it has taken before it was carried out again stays."""
+    """A call as a budget has it. What it has taken before it was run again stays."""
     return _text(call) + (f"\x1f{again}" if again else "")
 
 

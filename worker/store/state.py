@@ -47,7 +47,7 @@ class Elements:
     statuses: dict[int, Status] = field(default_factory=dict)
     """Ends of the elements that have ended, by number (see `protocol.calls.call`)."""
     codes: set[int | None] = field(default_factory=set)
-    """The numbers of who has carried them out (see `codes`)."""
+    """The numbers of who has run them (see `scripts.ExecutedBy`)."""
 
     def without_failed(self) -> Elements:
         """The elements without those that failed, which are run again."""
@@ -72,7 +72,7 @@ class End:
     reason: str | None
     spent: CallTiming | None
     code: int | None = None
-    """The number of who has carried it out, with which version of the code (see `codes`)."""
+    """The number of who has run it, with which version of the code (see `scripts.ExecutedBy`)."""
     is_rescued: bool = False
     """Whether the call has failed and has written that to the last of its alternatives (SPEC R4.4)."""
     labels: Labels = TRUSTED
@@ -90,13 +90,13 @@ class CallState:
     decided_ms: int | None = None
     """When it was held, or decided on: the later one."""
     given: Snapshot | None = None
-    """What it waits with for a person, or is carried out with for each, until it has ended."""
+    """What it waits with for a person, or is run with for each, until it has ended."""
     ruling: Ruling | None = None
     """What was decided of that."""
     child: str | None = None
     """The run that answers it, or is to."""
     elements: Elements | None = None
-    """Where it is carried out for each, and has begun."""
+    """Where it runs for each, and has begun."""
     cost: Mapping[str, Any] | None = None
     """What asking models for it has cost, also before it was tried again."""
     since_ms: int = 0
