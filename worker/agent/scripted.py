@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -87,7 +88,8 @@ def _first_difference(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str
             change = "not there any more" if now is None else "new"
             return f"{name} is {change}: {(now or then or '')[: limits.AROUND]}"
         if now != then:
-            at = next((at for at, (one, other) in enumerate(zip(now, then, strict=False)) if one != other), 0)
+            pairs = enumerate(zip_longest(now, then))
+            at = next(at for at, (one, other) in pairs if one != other)
             start = max(at - limits.AROUND, 0)
             now, then = (f"{'…' if start else ''}{each[start : at + limits.AROUND]}" for each in (now, then))
             return f"in {name} stood {then!r} where now is {now!r}"
