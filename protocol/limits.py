@@ -341,7 +341,7 @@ MOST_DELEGATES: Final = 200
 """Calls of delegates that are checked against the input that these declare."""
 TEXT_LIKENESS: Final = 0.8
 """Likeness from which a text counts as a misspelt name: names that users choose may look like known ones."""
-SURROUNDINGS_LONGEST: Final = 100_000
+LINT_LONGEST: Final = 100_000
 """Characters of a text that are looked at."""
 
 # analysis/type_flow
@@ -361,7 +361,7 @@ MOST_INSTANCES: Final = 100
 # analysis/order_cases
 MOST_RIVALS: Final = 8
 """Writers of one place that a call which does not wait for them is compared with."""
-MOST_WORLDS: Final = 1_024
+MOST_ORDER_CASES: Final = 1_024
 
 # calls/call
 CALL_SPAN: Final = 10_000_000
@@ -500,7 +500,7 @@ PER_DIVISION: Final = 20
 DIGITS_PER_COMPARISON: Final = 16
 DIGITS_PER_NODE: Final = 100
 DIGITS_PER_UNIT: Final = 1_000
-"""Digits that are divided in one unit: numbers are divided by hand, which takes longer with the square of their digits.
+"""Digits that are divided in one unit: long division takes time with the square of the digits.
 """
 ALGEBRA_BUDGET: Final = 600_000
 """Units that one analysis may take. A unit is one node of a schema, some 5 microseconds; see `Algebra.fit`."""
@@ -556,13 +556,13 @@ WITHOUT_NUMBERS: Final = 4
 """Number of the draft in which `exclusiveMinimum` is a boolean, and `$id` is `id`."""
 
 # near_misses
-SLIPS_MOST_MENDED: Final = 20
-SLIPS_MOST_NAMED: Final = 20
-SLIPS_MOST_SHOWN: Final = 300
+NEAR_MISSES_MOST_MENDED: Final = 20
+NEAR_MISSES_MOST_NAMED: Final = 20
+NEAR_MISSES_MOST_SHOWN: Final = 300
 """Characters of a corrected text that is shown whole."""
-SLIPS_LONGEST: Final = 10_000
+NEAR_MISSES_LONGEST: Final = 10_000
 """Characters of a text for which corrections are guessed."""
-SLIPS_MOST_KINDS: Final = 20
+NEAR_MISSES_MOST_KINDS: Final = 20
 MOST_FIRST: Final = 100
 """Index from which all elements of a list are taken to have the same schema."""
 

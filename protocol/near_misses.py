@@ -67,11 +67,19 @@ class Embedded:
     @property
     def remedy(self) -> str:
         """What to write: the text as it is to be, or where it is long what in it."""
-        if len(self.corrected) <= limits.SLIPS_MOST_SHOWN:
+        if len(self.corrected) <= limits.NEAR_MISSES_MOST_SHOWN:
             return f"write {self.corrected!r}"
         pairs = list(dict.fromkeys(self.found))
-        more = f" and {len(pairs) - limits.SLIPS_MOST_NAMED} more" if len(pairs) > limits.SLIPS_MOST_NAMED else ""
-        return "write " + ", ".join(f"{new} instead of {old}" for old, new in pairs[: limits.SLIPS_MOST_NAMED]) + more
+        more = (
+            f" and {len(pairs) - limits.NEAR_MISSES_MOST_NAMED} more"
+            if len(pairs) > limits.NEAR_MISSES_MOST_NAMED
+            else ""
+        )
+        return (
+            "write "
+            + ", ".join(f"{new} instead of {old}" for old, new in pairs[: limits.NEAR_MISSES_MOST_NAMED])
+            + more
+        )
 
 
 def as_template(text: str, meant: Callable[[str, PlaceForm], Reference | None]) -> Embedded | None:
@@ -97,7 +105,7 @@ def _form(text: str) -> PlaceForm:
 
 def instead(text: str, position: int, meant: Meant) -> str | None:
     """What to write instead of a text that does not parse from a position on, as far as it can be guessed."""
-    if len(text) > limits.SLIPS_LONGEST:
+    if len(text) > limits.NEAR_MISSES_LONGEST:
         return None
     try:
         found = meaning(text)
@@ -122,7 +130,7 @@ def _mended(text: str, position: int, meant: Meant) -> str | None:
 
 def _closed(text: str) -> str | None:
     """The text with the braces of its templates in order, if it parses then."""
-    for _ in range(limits.SLIPS_MOST_MENDED):
+    for _ in range(limits.NEAR_MISSES_MOST_MENDED):
         try:
             meaning(text)
         except ExpressionError as error:
@@ -180,7 +188,7 @@ class NamedPlaces(ABC):
 
     @cached_property
     def _others(self) -> list[str]:
-        return sorted({*self.kinds(), KIND} - {"state"})[: limits.SLIPS_MOST_KINDS]
+        return sorted({*self.kinds(), KIND} - {"state"})[: limits.NEAR_MISSES_MOST_KINDS]
 
     def meant(self, text: str) -> Reference | None:
         """The known place that a text names without a dagger, with or without its kind."""

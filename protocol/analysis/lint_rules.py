@@ -416,7 +416,7 @@ class _Texts:
         slips = NearMisses(self.places, lambda place: self._is_shown(call, place))
         count = call.index - self.plan.submission.first if call is not None else 0
         for at, text in strings(value):
-            slip = slips.of(text[: limits.SURROUNDINGS_LONGEST]) or placeholder(
+            slip = slips.of(text[: limits.LINT_LONGEST]) or placeholder(
                 text, count, lambda at: self.plan.calls[at].written
             )
             if slip is not None and not literals.has(at, text):

@@ -2,7 +2,7 @@
 
 A *case* is one choice for each call that chooses: the alternative it writes, a failure where others then read something
 else, and for a value whose readers admit different ones, which of these readers get a value that they admit. There are
-all cases up to `limits.MOST_WORLDS`, and beyond that as many, drawn by a fixed seed. A set of cases is the bits of a
+all cases up to `limits.MOST_ORDER_CASES`, and beyond that as many, drawn by a fixed seed. A set of cases is the bits of a
 number, so one pass over the calls finds for all cases at once which calls run. Which calls have ended before another
 starts is found case by case, where it is needed.
 
@@ -133,7 +133,7 @@ def _after(calls: Sequence[int], index: int) -> Sequence[int]:
     return calls[start : start + limits.MOST_RIVALS]
 
 
-_NEVER_FAILING: Final = (1 << limits.MOST_WORLDS // 8) - 1
+_NEVER_FAILING: Final = (1 << limits.MOST_ORDER_CASES // 8) - 1
 
 Bits = int
 """A set of cases, or of calls."""
@@ -150,13 +150,13 @@ class OrderCases:
         choosing = {index: len(call.alternatives) for index, call in view.calls.items() if len(call.alternatives) > 1}
         failing = list(_failing(view))
         sizes = [*choosing.values(), *map(len, refusals), *(2 for _ in failing)]
-        number = reduce(lambda product, size: min(product * size, limits.MOST_WORLDS + 1), sizes, 1)
+        number = reduce(lambda product, size: min(product * size, limits.MOST_ORDER_CASES + 1), sizes, 1)
         self.is_exact = is_exact
-        self.is_exhaustive = number <= limits.MOST_WORLDS and is_exact
-        self.number = min(number, limits.MOST_WORLDS)
+        self.is_exhaustive = number <= limits.MOST_ORDER_CASES and is_exact
+        self.number = min(number, limits.MOST_ORDER_CASES)
         self.all: Bits = (1 << self.number) - 1
         dice = partial(next, map(_half, count()))
-        parts = iter(_divided(sizes, self.number) if number <= limits.MOST_WORLDS else _sampled(sizes, dice))
+        parts = iter(_divided(sizes, self.number) if number <= limits.MOST_ORDER_CASES else _sampled(sizes, dice))
         self._chosen = {index: next(parts) for index in choosing}
         self._refused = defaultdict[int, Bits](int)
         for ways in refusals:
@@ -164,7 +164,7 @@ class OrderCases:
                 for index in refused:
                     self._refused[index] |= bits
         self._failed = {index: next(parts)[1] for index in failing}
-        if number > limits.MOST_WORLDS:
+        if number > limits.MOST_ORDER_CASES:
             rare = dice() & dice() & ~_NEVER_FAILING
             self._failed = {index: bits & (rare | dice() & ~_NEVER_FAILING) for index, bits in self._failed.items()}
         self.without_failures: Bits = self.all & ~reduce(or_, self._failed.values(), 0)
@@ -302,7 +302,7 @@ def _divided(sizes: Sequence[int], number: int) -> Iterator[list[Bits]]:
 def _sampled(sizes: Sequence[int], dice: Callable[[], Bits]) -> Iterator[list[Bits]]:
     """For each choice the cases of each option, drawn by chance where there are too many combinations."""
     for size in sizes:
-        parts = [(1 << limits.MOST_WORLDS) - 1]
+        parts = [(1 << limits.MOST_ORDER_CASES) - 1]
         while len(parts) < size:
             bits, half = parts.pop(0), dice()
             parts += [bits & half, bits & ~half]
@@ -311,4 +311,4 @@ def _sampled(sizes: Sequence[int], dice: Callable[[], Bits]) -> Iterator[list[Bi
 
 def _half(number: int) -> Bits:
     """Half of the cases by chance, always the same ones for a number."""
-    return int.from_bytes(shake_128(b"%d" % number).digest(limits.MOST_WORLDS // 8), "big")
+    return int.from_bytes(shake_128(b"%d" % number).digest(limits.MOST_ORDER_CASES // 8), "big")
