@@ -66,7 +66,7 @@ class Embedded:
 
     @property
     def remedy(self) -> str:
-        """What to write: the text as it is to be, or where it is long what in it."""
+        """The advice to write the corrected text, or where it is long the references in it."""
         if len(self.corrected) <= limits.NEAR_MISSES_MOST_SHOWN:
             return f"write {self.corrected!r}"
         pairs = list(dict.fromkeys(self.found))
@@ -83,7 +83,7 @@ class Embedded:
 
 
 def as_template(text: str, meant: Callable[[str, PlaceForm], Reference | None]) -> Embedded | None:
-    """What was meant to be read in a text, if anything."""
+    """The references that were meant inside a text, if there are any."""
     found: list[tuple[str, str]] = []
 
     def written(match: re.Match[str]) -> str:
@@ -104,7 +104,7 @@ def _form(text: str) -> PlaceForm:
 
 
 def instead(text: str, position: int, meant: Meant) -> str | None:
-    """What to write instead of a text that does not parse from a position on, as far as it can be guessed."""
+    """Advice about a text that does not parse from a position on, where the meaning can be guessed."""
     if len(text) > limits.NEAR_MISSES_LONGEST:
         return None
     try:
@@ -117,7 +117,7 @@ def instead(text: str, position: int, meant: Meant) -> str | None:
 
 
 def _mended(text: str, position: int, meant: Meant) -> str | None:
-    """The template that such a text was meant to be."""
+    """The template that a text was meant to be which does not parse from a position on."""
     if text[1:2].isspace() and text.startswith(DAGGER):  # a dagger that the text begins with
         return _closed(DAGGER + text)
     if is_expression(text) and not (text[position - 1].isspace() and text[position : position + 1] not in "|&"):

@@ -1,10 +1,10 @@
 """Order cases: all the ways in which the calls that a lane sees can turn out (SPEC R4.4, R6.5, R6.6).
 
 A *case* is one choice for each call that chooses: the alternative it writes, a failure where others then read something
-else, and for a value whose readers admit different ones, which of these readers get a value that they admit. There are
-all cases up to `limits.MOST_ORDER_CASES`, and beyond that as many, drawn by a fixed seed. A set of cases is the bits of a
-number, so one pass over the calls finds for all cases at once which calls run. Which calls have ended before another
-starts is found case by case, where it is needed.
+else, and for a value whose readers admit different ones, which of these readers get a value that they admit. All
+cases are tried up to `limits.MOST_ORDER_CASES`, and beyond that as many, drawn by a fixed seed. A set of cases is the
+bits of a number, so one pass over the calls finds for all cases at once which calls run. Which calls have ended before
+another starts is found case by case, where it is needed.
 
 The rules are those of the engine's readiness, applied to sets of cases; a law compares the two.
 """
