@@ -70,16 +70,9 @@ class Embedded:
         if len(self.corrected) <= limits.NEAR_MISSES_MOST_SHOWN:
             return f"write {self.corrected!r}"
         pairs = list(dict.fromkeys(self.found))
-        more = (
-            f" and {len(pairs) - limits.NEAR_MISSES_MOST_NAMED} more"
-            if len(pairs) > limits.NEAR_MISSES_MOST_NAMED
-            else ""
-        )
-        return (
-            "write "
-            + ", ".join(f"{new} instead of {old}" for old, new in pairs[: limits.NEAR_MISSES_MOST_NAMED])
-            + more
-        )
+        shown = [f"{new} instead of {old}" for old, new in pairs[: limits.NEAR_MISSES_MOST_NAMED]]
+        more = f" and {len(pairs) - len(shown)} more" if len(pairs) > len(shown) else ""
+        return f"write {', '.join(shown)}{more}"
 
 
 def as_template(text: str, meant: Callable[[str, PlaceForm], Reference | None]) -> Embedded | None:

@@ -19,7 +19,7 @@ from ..messages import Message, is_promise
 from ..paths import MISSING, lookup
 from ..references import Path, Reference
 from ..schemas import conjuncts
-from ..schemas.walk import DEFINITIONS, parts_of, schemas_at
+from ..schemas.walk import DEFINITIONS, properties_in, schemas_at
 from ..state.fold import Fold
 from ..state.kinds import Overlay
 
@@ -234,18 +234,20 @@ class Promise:
     def missing(self, fold: Fold) -> Iterator[Reference]:
         """The places that it names and that have no value yet, without those below them."""
         root = fold.root(KIND)
-        if root is MISSING and not any(True for _ in _named(self.schema, self.schema)):
+        if root is MISSING and not self._names_at(()):
             yield Reference(KIND)
             return
         stack: list[Path] = [()]
         while stack:
             path = stack.pop()
-            below = [(*path, name) for schema in schemas_at(self.schema, path) for name in _named(schema, self.schema)]
-            for place in dict.fromkeys(below):
+            for place in [(*path, name) for name in self._names_at(path)]:
                 if root is MISSING or lookup(root, place) is MISSING:
                     yield Reference(KIND, place)
                 elif len(place) < limits.PLACES_MOST_LEVELS:
                     stack.append(place)
+
+    def _names_at(self, path: Path) -> Iterable[str]:
+        return properties_in(schemas_at(self.schema, path))
 
 
 class Promises:
@@ -267,12 +269,6 @@ class Promises:
         lengths = range(min(1, len(place.path)), len(place.path) + 1)
         above = [Reference(KIND, place.path[:length]) for length in lengths] if place.kind == KIND else ()
         return any(each.names(one) for each in self.all for one in above)
-
-
-def _named(schema: Any, root: Any) -> Iterator[str]:
-    for part in parts_of([schema], root):
-        if isinstance(part.get("properties"), dict):
-            yield from part["properties"]
 
 
 def _required(root: Any) -> Iterator[Path]:
