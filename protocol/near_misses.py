@@ -43,7 +43,7 @@ STEP: Final = r"""(?:\.[\w-]+|\[(?:\d+|"[^"]*"|'[^']*')\])"""
 PATH: Final = rf"{NAME}{STEP}*"
 _DOTTED: Final = rf"{NAME}(?:\.\w+(?:-\w+)*)+"
 _MARK: Final = r"\s*[\u2460-\u2473\u3251-\u325f\u32b1-\u32bf](?!\w)"
-"""①, as an instance is called beside its data. No reference has one: a call's `_instance` says whose data is read."""
+"""①, the name of an instance next to its data. No reference has one: a call's `_instance` says whose data is read."""
 _EMBEDDED: Final = re.compile(
     rf"(?<!{DAGGER})(?:{DAGGER}?\$?\{{\{{\s*{DAGGER}?({PATH})\s*\}}\}}|{DAGGER}?\{{\s*{DAGGER}({PATH})\s*\}}"
     rf"|\$?\{{({PATH})\}}|{DAGGER}({_DOTTED})(?:{_MARK})?|\$({_DOTTED}))"
@@ -104,7 +104,7 @@ def instead(text: str, position: int, meant: Meant) -> str | None:
         found = meaning(text)
     except ExpressionError:
         return f"did you mean {mended!r}?" if (mended := _mended(text, position, meant)) is not None else None
-    if isinstance(found, Template):  # it stands where none is read
+    if isinstance(found, Template):  # in a place where none is read
         return f"write {found.expressions[0]}" if len(found.parts) == 1 else "no template is read here"
     return None
 

@@ -293,7 +293,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A call that is held against code that is to come."""
+    """A call that is checked against new code."""
 
     call: Call
     part: LanePart

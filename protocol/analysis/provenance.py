@@ -79,7 +79,7 @@ class Explanation:
 
     reference: Reference
     value: Any
-    """`MISSING` where there is none, or where a conflict stands."""
+    """`MISSING` where there is none, or a conflict."""
     conflict: str | None
     origins: tuple[Origin, ...]
 
@@ -139,7 +139,7 @@ class _History:
         self._fold.apply(operation)
 
     def value(self) -> tuple[Any, str | None]:
-        """The value, or the conflict that stands in its way."""
+        """The value, or the message of the conflict there."""
         try:
             return copied(self._fold.value(self._reference)), None
         except Conflict as conflict:

@@ -150,7 +150,7 @@ def settings_of(config: Any) -> dict[str, Any]:
     return {key: value for key, value in (config or {}).items() if value is not None}
 
 
-# Asides: what a request asks for beside calls and an output: advice, and a version (SPEC R15).
+# Advice and versions, which a request can ask for besides calls and an output (SPEC R15).
 #
 # Each type of message that asks for something has one reader here; `requests.schema` says what a model is shown of it.
 

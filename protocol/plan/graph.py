@@ -48,7 +48,7 @@ class Window:
         return self.bit(index) - 1
 
     def calls(self, bits: int) -> list[int]:
-        """The calls that bits stand for, in the order listed."""
+        """The calls of a set of bits, in the order listed."""
         text = bin(bits)[:1:-1]
         found, at = [], text.find("1")
         while at >= 0:

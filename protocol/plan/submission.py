@@ -133,7 +133,7 @@ def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
         yield from null_problems(schema, *at, "schema")
 
 
-# Shapes of what is handed in: a submission, or what stands for one (INTERFACE).
+# Shapes in which a submission can be handed in (INTERFACE).
 #
 # A call alone, a solution alone, and a list of messages with calls among them. Each is read as the submission that it
 # means; errors name the places of what was handed in.
@@ -145,7 +145,7 @@ _SOLUTION: Final = frozenset({"calls", "output"})
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Where the parts of a submission stand in what was handed in."""
+    """The places of the parts of a submission in the value that was handed in."""
 
     calls: Sequence[str] | None = None
     """The places of its calls; None where they are where a submission has them."""
@@ -153,7 +153,7 @@ class Shape:
     """The places of its messages."""
 
     def place(self, at: str) -> str:
-        """The place, as a JSON pointer, of what stands there in the submission."""
+        """The place in the value that was handed in, for a place in the submission (JSON pointers)."""
         if self.calls is None:
             return at
         for inside, places in ((pointer(*_CALLS), self.calls), (pointer(*_CONTEXT), self.messages)):
@@ -220,8 +220,6 @@ class Submission:
     """True where every call, and every message that may carry data, could be read."""
     first: int = 0
     """The index of the first call: the calls of an amendment follow those of the run."""
-    beside: Mapping[str, Any] = field(default_factory=dict)
-    """The other properties of a solution, which mean nothing."""
     declared: Mapping[str, Pointer] = field(default_factory=dict)
     """Declared tool -> its place, in order; one that is not in `tools` is a bare name (SPEC R12.2)."""
     is_request: bool = False
@@ -350,7 +348,6 @@ def read_parts(
         schema=value.get("schema"),
         config=settings_of(config) if isinstance(config, dict) else {},
         is_whole=len(messages) == len(context) and not call_problems,
-        beside={key: part for key, part in written.items() if key not in ("calls", "output")},
     )
     return submission, problems
 
@@ -483,8 +480,8 @@ def plan_calls(context: Sequence[Any]) -> tuple[list[tuple[Pointer, Any]], list[
 
 # The value of a file: JSON, JSON with comments and commas before a closing bracket (JSONC), or msgpack.
 #
-# Comments and such commas are made blank where they stand and the JSON reader does the rest, so its errors name the
-# places of the file. Objects and lists are counted before they take memory.
+# Comments and such commas are replaced by spaces before the JSON reader does the rest, so its errors name the places of
+# the file. Objects and lists are counted before they take memory.
 
 _TEXT: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)'
 """A JSON text, also one that does not end. Possessive, so that nothing is read twice, however many quotes follow."""

@@ -332,9 +332,7 @@ def lenient_problems(
     units = checker.work.of(known)
     if units > MOST_WORK_AT_SUBMISSION:
         return [Problem(pointer(*at), EXCEEDED)]
-    if (
-        units > HEAVY_WORK and OFFLOADED.get() is not None
-    ):  # with expressions it is checked when it is to be carried out
+    if units > HEAVY_WORK and OFFLOADED.get() is not None:  # with expressions it is checked when the call is to run
         return [] if holds_expression(value) else checker.problems(known, *at)
     try:
         if checker.is_valid(known):

@@ -1,4 +1,4 @@
-"""Walks: how schemas are gone through (SPEC R4.1).
+"""Walks: visiting and transforming all parts of a schema (SPEC R4.1).
 
 This module alone knows which keywords hold schemas, and where references lead. `together` finds the schemas that are
 applied to one value, `reachable` all that can be applied anywhere, `Walk` answers a question about a schema by the
