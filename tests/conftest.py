@@ -33,7 +33,7 @@ settings.register_profile("nightly", _UNHURRIED, max_examples=1_500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 _TESTS = Path(__file__).parent
-_LONGEST_FIRST = ("docs", "chaos", "worker", "acceptance", "security", "deploy", "nestful")
+_LONGEST_FIRST = ("docs", "security", "mcp", "chaos", "worker", "acceptance", "deploy", "mcp_server", "ui", "nestful")
 """Folders whose modules take long. Begun last, one of them would leave the other processes without work."""
 
 

@@ -230,7 +230,8 @@ def _run_command(request: dict[str, Any], files: Sequence[int]) -> NoReturn:
     for theirs, ours in enumerate(files):
         os.dup2(ours, theirs)
         os.close(ours)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    out_buffering = 1 if "PYTHONUNBUFFERED" in request["env"] else -1
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w", out_buffering), open(2, "w", 1)  # noqa: SIM115
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
     os.chdir(request["folder"])
     os.environ.clear()

@@ -68,7 +68,8 @@ def run_page(page: str, folder: Path, *, is_forked: bool = True) -> None:
         program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {arguments} "$@"\n', encoding="utf-8")
         program.chmod(0o755)
     kept = without_settings()
-    environment = {**kept, "PATH": f"{bin_folder}:{os.environ['PATH']}", "LANG": "C.UTF-8", "NO_COLOR": "1"} | _PYTEST
+    environment = {**kept, "PATH": f"{bin_folder}:{os.environ['PATH']}", "LANG": "C.UTF-8", "NO_COLOR": "1"}
+    environment |= _PYTEST | {"PYTHONUNBUFFERED": "1"}  # errors between other lines, as at a terminal
     with ExitStack() as servers, ExitStack() as workers:
         for step in steps(page, folder):
             if step.is_command:

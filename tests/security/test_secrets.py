@@ -28,6 +28,7 @@ from acts_celery.worker.limits import limits_of
 from acts_celery.worker.logs import Masking
 from acts_celery.worker.runner.application import make_client_application
 from tests.deploy.files import programs
+from tests.few import few
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url, settings_for
 
 from .servers import free_port, redis_server
@@ -177,7 +178,7 @@ ODD = f"redis://someone:{PASSWORD}/?#x@127.0.0.1:1/0"
 
 
 @pytest.mark.parametrize("url", [NOWHERE, ODD, f"redis://:{PASSWORD}@127.0.0.1:port/0", f"http://:{PASSWORD}@x", None])
-@pytest.mark.parametrize("debug", [(), ("--debug",)])
+@pytest.mark.parametrize("debug", few([("--debug",), ()], 1))
 def test_no_command_tells_a_secret(watched: Watched, url: str | None, debug: tuple[str, ...]) -> None:
     """`None` is the server itself, asked with another password."""
     if url is None:
