@@ -57,7 +57,7 @@ def names() -> str:
         lines += _function(name, function)
     for name, one in (*classes.items(), *given.items()):
         lines += _class(name, one, is_public=name in classes)
-    lines += ["", "### Errors", "", _ABOUT_CODES, "", "| error | `code` | meaning |", "|---|---|---|"]
+    lines += ["", "### Every error", "", _ABOUT_CODES, "", "| error | `code` | meaning |", "|---|---|---|"]
     lines += [f"| `{name}` | `{error.code}` | {sentence(error)} |" for name, error in errors.items()]
     return "\n".join(lines)
 
