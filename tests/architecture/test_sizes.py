@@ -30,6 +30,12 @@ MOST_CLASS_NAMES_USED_TWICE: Final = 40
 MOST_NUMBERS_OUTSIDE_LIMITS: Final = 59
 MOST_PARAMETERS: Final = 7
 MOST_PERCENT_OF_TEST_MODULES_THAT_REACH_DEEP: Final = 35
+MOST_DOCSTRINGS_WITHOUT_A_HEAD: Final = 0
+WITHOUT_A_HEAD: Final = re.compile(
+    r"(Of|The same|These|Those|They|It|There|Likewise|Whoever|That of|As|The inverse|What is said|What comes of"
+    r"|What came of|Whether it|Which of)\b"
+)
+"""First words of a docstring that nobody understands without the line above it."""
 DEEP: Final = 3
 """Dots in the name of a module three levels in the product."""
 SYNTAX: Final = {
@@ -145,6 +151,18 @@ def _is_number(value: ast.expr) -> bool:
         isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
         for node in parts
     )
+
+
+def test_a_docstring_can_be_read_alone() -> None:
+    found = [
+        f"{path}:{node.lineno}: {text[:60]}"
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for text in [node.value.value]
+        if isinstance(text, str) and WITHOUT_A_HEAD.match(text.strip())
+    ]
+    assert len(found) <= MOST_DOCSTRINGS_WITHOUT_A_HEAD, "\n".join(["begin with a verb or a noun:", *found])
 
 
 def test_few_modules_of_tests_reach_deep_into_the_product() -> None:
