@@ -41,7 +41,7 @@ class AbsentWriter:
     """The call that lacks what this one was to write; None where it is the place itself that was asked for."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the JSON form."""
         return asdict(self) | {"places": list(self.places)}
 
 
@@ -58,7 +58,7 @@ class Absence:
     """Whether a schema has promised it, and calls wait for it."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the JSON form."""
         found = asdict(self)
         return found | {"promised": True} if found.pop("is_promised") else found
 

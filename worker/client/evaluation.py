@@ -74,7 +74,7 @@ class Trial:
         return self.difference is None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the JSON form."""
         said = {name: getattr(self, name) for name in ("case", "model", "repeat", "difference", "output", "run")}
         return said | {"passed": self.has_passed, "cost": self.cost.to_dict(), "seconds": round(self.seconds, 3)}
 
@@ -167,7 +167,7 @@ class Trials:
 
 
 def summary(trials: Sequence[Trial], model: str | None) -> dict[str, Any]:
-    """What came of the cases of one model: how many passed, what they cost in all, and how long one took (median)."""
+    """Return how many cases of one model passed, what they cost in all, and the median seconds of one."""
     own = [trial for trial in trials if trial.model == model]
     return {
         "model": model,

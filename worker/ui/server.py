@@ -83,7 +83,7 @@ class Connection(H11Protocol):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether it asks for nothing: its next request has not come whole."""
+        """Return whether the connection has no whole request to answer."""
         cycle: Any = self.cycle  # none before the first request, which its type does not say
         return cycle is None or bool(cycle.response_complete)
 
@@ -286,7 +286,7 @@ class _Answers:
         self.found: dict[str, Any] = {}
         """The answers to questions without a query, by their addresses."""
         self.instances: dict[str, None] = {}
-        """Those that the file holds."""
+        """Instances that the file holds, in their order."""
         self.left_out = 0
 
     def add(self, question: Question) -> Any:
