@@ -6,10 +6,11 @@ A place is held by the context or written by a call. It serves hints, so only th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final
 
 from .. import limits
@@ -147,53 +148,140 @@ def _names(fold: Fold, place: Reference) -> dict[str, Any]:
 # Holdings: which of many places the context holds, found for one instance after another (SPEC R3.6, R6.1).
 #
 # To look up each place in each instance takes the product of their numbers. But an instance holds what all see, and
-# besides only what its own messages say. So a place is looked up only where the value at its first key is another
-# object than the global one.
+# besides only what its own messages say. So its values are followed into the tree of the places that are asked for:
+# what is one and the same object as in the global values is left as it is there. What is noted on the way, the
+# differences, says all; instances with the same ones hold the same places.
+
+
+class _Is(Enum):
+    """How a node of the tree, and what is below it, differs from the global values."""
+
+    HELD = auto()
+    """Present; what is below may be there or not."""
+    AS_SHARED = auto()
+    """Equal to the global values, with all below."""
+    WITHOUT = auto()
+    """Not there, nor anything below, whatever was noted before."""
+    IN_CONFLICT = auto()
+    """All of it counts as there: reading it raises the conflict (SPEC R3.4)."""
+
+
+class _Node:
+    """A place that is asked for, or one above it."""
+
+    def __init__(self, segment: str | int) -> None:
+        self.segment = segment
+        self.places: list[Reference] = []
+        """The references that lead here."""
+        self.below: list[Reference] = []
+        """References that lead here or below."""
+        self.children: dict[str, list[_Node]] = {}
+        """Nodes by segment as a text: `.0` and `["0"]` are two nodes that may be one place."""
+
+    def child(self, segment: str | int) -> _Node:
+        """The node one segment further, made where there is none."""
+        alike = self.children.setdefault(str(segment), [])
+        found = next((node for node in alike if type(node.segment) is type(segment)), None)
+        if found is None:
+            found = _Node(segment)
+            alike.append(found)
+        return found
+
+
+_Difference = tuple[_Is, _Node]
 
 
 class Holdings:
     """Finds which of some places a reader holds. `shared` is what a reader without an instance sees."""
 
     def __init__(self, places: Iterable[Reference], shared: Fold) -> None:
+        self._places = tuple(places)
         self._shared = shared
-        self._by_key: dict[str, dict[str | None, list[Reference]]] = {}
-        """Kind -> first key below it, None for the kind itself -> the places there."""
-        for place in places:
-            key = str(place.path[0]) if place.path else None
-            self._by_key.setdefault(place.kind, {}).setdefault(key, []).append(place)
-        self._held_by_all = frozenset(filter(shared.exists, chain.from_iterable(map(self._all_of, self._by_key))))
-        self._known: dict[frozenset[Reference], frozenset[Reference]] = {}
-        """Each set that was found, so that readers share it."""
+        self._tree = _Node("")
+        for place in self._places:
+            node = self._tree
+            for segment in (place.kind, *place.path):
+                node = node.child(segment)
+                node.below.append(place)
+            node.places.append(place)
+        self._held_by_all = frozenset(filter(shared.exists, self._places))
+        self._known: dict[tuple[_Difference, ...], frozenset[Reference]] = {}
 
     def of(self, fold: Fold) -> frozenset[Reference]:
         """The places that a reader holds."""
-        differing = [place for kind in self._by_key for place in self._differing(kind, fold)]
-        if not differing:
+        if fold is self._shared:
             return self._held_by_all
-        held = self._held_by_all.difference(differing).union(filter(fold.exists, differing))
-        return self._known.setdefault(held, held)
+        differences = tuple(self._differences(fold))
+        if differences not in self._known:
+            self._known[differences] = self._held(differences)
+        return self._known[differences]
 
-    def _differing(self, kind: str, fold: Fold) -> Iterable[Reference]:
-        """The places of a kind that the reader may hold and others do not, or the other way round."""
-        value, shared = fold.root(kind), self._shared.root(kind)
-        if fold.conflicted(kind) != self._shared.conflicted(kind):
-            return self._all_of(kind)
-        if value is shared:
-            return ()
-        if not isinstance(value, dict) or not isinstance(shared, dict):
-            return self._all_of(kind)
-        by_key = self._by_key[kind]
-        own = value.own() if isinstance(value, Overlay) and value.below is shared else by_key
-        keys = own if len(own) < len(by_key) else by_key
-        return [
-            place
-            for key in keys
-            if key is not None and key in by_key and value.get(key, MISSING) is not shared.get(key, MISSING)
-            for place in by_key[key]
-        ]
+    def _held(self, differences: Iterable[_Difference]) -> frozenset[Reference]:
+        held: set[Reference] = set()
+        for what, node in differences:
+            match what:
+                case _Is.HELD:
+                    held.update(node.places)
+                case _Is.AS_SHARED:
+                    held.update(self._held_by_all.intersection(node.below))
+                case _Is.WITHOUT:
+                    held.difference_update(node.below)
+                case _Is.IN_CONFLICT:
+                    held.update(node.below)
+        return frozenset(held)
 
-    def _all_of(self, kind: str) -> Iterator[Reference]:
-        return chain.from_iterable(self._by_key[kind].values())
+    def _differences(self, fold: Fold) -> Iterator[_Difference]:
+        for kind, (node,) in self._tree.children.items():
+            value, conflicts = fold.root(kind), fold.conflicted(kind)
+            shared, shared_conflicts = self._shared.root(kind), self._shared.conflicted(kind)
+            if value is shared and conflicts == shared_conflicts:
+                yield _Is.AS_SHARED, node
+                continue
+            if value is not MISSING:  # a conflict that is settled here may leave the very same value
+                yield from _compared(node, value, MISSING if shared_conflicts else shared)
+            for key in conflicts:
+                yield from _conflicting([node], key)
+
+
+def _compared(node: _Node, value: Any, shared: Any) -> Iterator[_Difference]:
+    """Yield how a value, and what is in it, differs from the global one."""
+    if value is shared:
+        yield _Is.AS_SHARED, node
+        return
+    yield _Is.HELD, node
+    if not node.children:
+        return
+    if isinstance(value, Overlay) and value.below is shared:
+        yield _Is.AS_SHARED, node
+        for child, item in _followed(node, value.own()):
+            yield _Is.WITHOUT, child
+            yield from _compared(child, item, shared.get(str(child.segment), MISSING))
+    elif isinstance(value, dict):
+        there = shared if isinstance(shared, dict) else {}
+        for child, item in _followed(node, value):
+            yield from _compared(child, item, there.get(str(child.segment), MISSING))
+    elif isinstance(value, list):
+        elements = shared if isinstance(shared, list) else []
+        for children in node.children.values():
+            for child in children:
+                if isinstance(child.segment, int) and child.segment < len(value):
+                    element = elements[child.segment] if child.segment < len(elements) else MISSING
+                    yield from _compared(child, value[child.segment], element)
+
+
+def _followed(node: _Node, value: Mapping[str, Any]) -> Iterator[tuple[_Node, Any]]:
+    """Yield the nodes below one for which an object has a value, looked up from the smaller side."""
+    for name in value if len(value) < len(node.children) else node.children:
+        if name in value and name in node.children:
+            yield from ((child, value[name]) for child in node.children[name])
+
+
+def _conflicting(nodes: list[_Node], key: tuple[str, ...]) -> Iterator[_Difference]:
+    """Yield what a conflict at a place touches: what is above it, and all at or below it."""
+    for name in key[1:]:
+        yield from ((_Is.HELD, node) for node in nodes)
+        nodes = [child for node in nodes for child in node.children.get(name, ())]
+    yield from ((_Is.IN_CONFLICT, node) for node in nodes)
 
 
 # Promises: input that a schema announces and that comes later (SPEC R6.3).
