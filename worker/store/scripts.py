@@ -90,13 +90,19 @@ class Script:
 
     def run_all(self, requests: Iterable[tuple[Keys | str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
         """Run it for each of these keys and requests, in one round trip. Raises `RedisError`."""
+        return [self.read(reply) for reply in self._replies(requests, raise_on_error=True)]
+
+    def try_all(self, requests: Iterable[tuple[Keys | str, Mapping[str, Any]]]) -> list[Any]:
+        """Run it as `run_all` does; returns for each request a reply for `read`, or the error of its keys."""
+        return self._replies(requests, raise_on_error=False)
+
+    def _replies(self, requests: Iterable[tuple[Keys | str, Mapping[str, Any]]], *, raise_on_error: bool) -> list[Any]:
         with self._redis.pipeline(transaction=False) as pipeline:
             for keys, request in requests:
-                self.add(pipeline, keys, request)
-            return [self.read(reply) for reply in pipeline.execute()]
+                self._add(pipeline, keys, request)
+            return pipeline.execute(raise_on_error=raise_on_error)
 
-    def add(self, pipeline: Pipeline, keys: Keys | str, request: Mapping[str, Any]) -> None:
-        """Add it to a pipeline; `read` takes what that gives."""
+    def _add(self, pipeline: Pipeline, keys: Keys | str, request: Mapping[str, Any]) -> None:
         names, packed = self._source.keys_of(keys), pack_request(request, self._action)
         if isinstance(pipeline, ClusterPipeline):  # it takes no EVALSHA, since a node may not know the script
             pipeline.execute_command("EVAL", self._source.text, len(names), *names, packed)

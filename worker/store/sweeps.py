@@ -165,10 +165,8 @@ class ReportedCalls:
             "instances": self._settings.queue_instances,
             "most_unanswered": limits.UNANSWERED_OF_A_RUN,
         }
-        with self._redis.pipeline(transaction=False) as pipeline:
-            for run, of_run in reported:
-                self._note.add(pipeline, Keys(self._settings.key_prefix, run), {**common, **of_run})
-            return pipeline.execute(raise_on_error=False)
+        prefix = self._settings.key_prefix
+        return self._note.try_all((Keys(prefix, run), {**common, **of_run}) for run, of_run in reported)
 
     def wake_given_back(self) -> Iterator[tuple[str, Any]]:
         """Have the calls that were given back tried again now; yields each run with its answer, or the error of its
@@ -179,11 +177,8 @@ class ReportedCalls:
         self._redis.zremrangebyrank(index, 0, -limits.RUNS_AWAITING_CODE - 1)
         while found := cast(list[tuple[bytes, float]], self._redis.zpopmax(index, limits.REPORTED_CALLS_AT_ONCE)):
             runs = list(readable(index, dict(found), bytes.decode, partial(self._redis.zrem, index)))
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for run in runs:
-                    self._code_came.add(pipeline, Keys(prefix, run), {"most": limits.REPORTED_CALLS_AT_ONCE})
-                answers = pipeline.execute(raise_on_error=False)
-            yield from zip(runs, answers, strict=True)
+            request = {"most": limits.REPORTED_CALLS_AT_ONCE}
+            yield from zip(runs, self._code_came.try_all((Keys(prefix, run), request) for run in runs), strict=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,10 +225,9 @@ class RunSweep:
             "silent": {one.process: one.until_ms for one in living.silent},
             "silences": [one.since_ms for one in living.silent],
         }
-        with self._redis.pipeline(transaction=False) as pipeline:
-            for run in runs:
-                self._sweep.add(pipeline, self._keys(run), request | {"holders": living.holders.get(run, {})})
-            return pipeline.execute(raise_on_error=False)
+        return self._sweep.try_all(
+            (self._keys(run), request | {"holders": living.holders.get(run, {})}) for run in runs
+        )
 
     def read(self, answer: bytes) -> SweptRun:
         """Read an answer of `take`. Raises one of `UNREADABLE`."""
