@@ -14,6 +14,7 @@ import redis
 from acts_celery.broker_config import EmbeddedServer
 
 from .command import ACTIVITIES, COMMAND, FIXTURES, Finished, acts, acts_afresh, environment
+from .forks import end
 from .records import Records
 
 MODEL = f"scripted:{FIXTURES / 'seed_model.json'}"
@@ -72,18 +73,8 @@ def running_backend(folder: Path) -> Iterator[Backend]:
         try:
             yield Backend(env, records, worker, log)
         finally:
-            stop(worker)
+            end(worker, STOP_SECONDS)
             records.close()
-
-
-def stop(worker: subprocess.Popen[bytes]) -> None:
-    """End a worker this session started: politely, and by force if it does not listen."""
-    worker.terminate()
-    try:
-        worker.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        worker.kill()
-        worker.wait()
 
 
 def server_settings(server: EmbeddedServer) -> dict[str, str]:

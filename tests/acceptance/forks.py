@@ -29,7 +29,6 @@ from typing import IO, Any, Final, NoReturn, Self
 
 _LARGEST_REQUEST_BYTES: Final = 200_000
 _DEADLINE_SECONDS: Final = 60
-_END_SECONDS: Final = 10
 _STARTING: Final = threading.Lock()
 
 
@@ -130,21 +129,21 @@ def staying(
         with os.fdopen(writing, "wb") as out:
             started = Forked(arguments, env=env, folder=folder, files=(nothing, out, errors))
         command = stack.enter_context(started)
-        stack.callback(_end, command)
+        stack.callback(end, command)
         is_ready, _, _ = select.select([announced], [], [], _DEADLINE_SECONDS)
         line = announced.readline() if is_ready else b""
         assert line, f"acts {arguments[0]} did not get ready: {log.read_text(errors='replace')[-3000:]}"
         yield command, json.loads(line)
 
 
-def _end(command: Forked) -> None:
-    """End a command and wait for that."""
-    command.terminate()
+def end(process: subprocess.Popen[bytes] | Forked, seconds: float = 10) -> None:
+    """Ask a process of the tests to end, kill it if it has not within so many seconds, and wait for its end."""
+    process.terminate()
     try:
-        command.wait(_END_SECONDS)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
-        command.kill()
-        command.wait()
+        process.kill()
+        process.wait()
 
 
 def server() -> socket.socket:

@@ -19,8 +19,9 @@ import pytest
 from acts_celery.broker_config import EmbeddedServer
 from tests.environment import without_settings
 
-from .backend import server_settings, stop
+from .backend import STOP_SECONDS, server_settings
 from .command import COMMAND, ROOT, Finished, acts, completed, environment
+from .forks import end
 
 ROWS = 120
 
@@ -165,7 +166,7 @@ def orders(tmp_path: Path) -> Iterator[Callable[..., Finished]]:
         try:
             yield lambda *arguments, **options: acts(*arguments, env=env, **options)
         finally:
-            stop(worker)
+            end(worker, STOP_SECONDS)
 
 
 ORDERS: Final[list[Any]] = [

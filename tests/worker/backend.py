@@ -132,19 +132,9 @@ def ended(command: Sequence[str], env: Mapping[str, str], folder: Path, log: Any
     try:
         yield process
     finally:
-        _end(process)
+        forks.end(process)
         if process.stdout is not None:
             process.stdout.close()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process of ours and wait for that."""
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def heard(backend: Backend, text: str) -> None:
