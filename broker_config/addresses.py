@@ -300,13 +300,15 @@ RedisUrl = Annotated[SecretUrl, AfterValidator(check_redis_url)]
 Site = Annotated[str, AfterValidator(check_site)]
 
 FOUND: Final[JsonDict] = {"found": "any"}
-"""In the metadata of a setting: a `.env` in the current folder that nobody has named, such as a cloned repository's,
-may set it. It decides neither what runs, nor where data goes, nor what is written or who may enter.
+"""Metadata of a setting that a found `.env` may set: one in the current folder that `ACTS_ENV_FILE` does not name.
+
+Such a file may come with a cloned repository, so these settings decide neither what runs, nor where data goes, nor what
+is written, nor who has access.
 """
 TIGHTER: Final[JsonDict] = {"found": "lower"}
-"""In the metadata of a setting: a `.env` that nobody has named may lower it, and not raise it."""
+"""Metadata of a limit that a found `.env` may lower but not raise."""
 SECRET: Final[JsonDict] = {"secret": True}
-"""In the metadata of a setting: it may hold what must not be shown."""
+"""Metadata of a setting whose value is masked wherever settings are shown."""
 
 
 def setting(default: Any, description: str, marks: JsonDict | None = None, **constraints: Any) -> Any:

@@ -57,7 +57,7 @@ def load(*, env_file: Path | str | None = FOUND, **overrides: object) -> Setting
 
 
 def left_out(environment: Mapping[str, str]) -> list[str]:
-    """Return the settings of a `.env` in the current folder that do not count, because nobody has named that file."""
+    """Return the settings that a found `.env` (see `addresses.FOUND`) has and may not set."""
     if environment.get(ENV_FILE) or not FOUND.is_file():
         return []
     set_elsewhere = {name.upper() for name in environment}
@@ -72,7 +72,7 @@ def left_out(environment: Mapping[str, str]) -> list[str]:
 
 
 def _may_be_found(field: FieldInfo, text: str) -> bool:
-    """Say whether a `.env` that nobody has named may give a setting this value."""
+    """Return whether a found `.env` (see `addresses.FOUND`) may give a setting this value."""
     match mark(field, "found"):
         case "any":
             return True

@@ -120,8 +120,8 @@ class WatchingSettings(AddressSettings):
     )
     metrics_host: str = setting(
         "127.0.0.1",
-        "Address on which it listens, and `acts metrics` too. Whoever reaches it reads the names of tools, queues and"
-        " models.",
+        "Address on which it listens, and `acts metrics` too. Anyone who can reach it can read the names of tools, "
+        "queues and models.",
         min_length=1,
     )
 
@@ -202,8 +202,8 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
     )
     model_enforce: Enforce = setting(
         "auto",
-        "What that model's provider is told to enforce: `auto`, as much of the answer's schema as it can; `json`, "
-        "JSON of any shape; `off`, nothing.",
+        "What the provider of that model enforces: `auto`, as much of the answer's schema as it can; `json`, JSON of "
+        "any shape; `off`, nothing.",
         FOUND,
     )
     model_profile: ProfileName | None = setting(
