@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import shutil
 import signal
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from acts_celery import protocol, worker
 from tests.environment import remove_settings
 from tests.servers import MODULES
 
@@ -24,6 +27,12 @@ for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 
 # Who has followed the README has exported some: to tests, and to all that they start, they mean nothing.
 remove_settings()
+
+# Hypothesis also draws constants that it finds in the loaded modules of this project. A module that is loaded during a
+# test would change what the next example is drawn from, and Hypothesis would call that test flaky.
+for _package in (protocol, worker):
+    for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
+        import_module(_module.name)
 
 # Before a change lands the same examples are tried each time, so that what is refused is due to it; `make nightly`
 # looks for new ones. Laws take three times these numbers (see `tests/protocol/laws.py`), some hostile inputs a few.

@@ -7,7 +7,6 @@ import gc
 import json
 import os
 import signal
-import time
 import weakref
 from collections import Counter
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from acts_celery.broker_config import (
     SecretUrl,
     Settings,
 )
+from acts_celery.worker.broker import transport
 from acts_celery.worker.broker.consumer import InFlight, Publisher, keep_once
 from acts_celery.worker.broker.messages import TaskMessage, lane_task, pack, unpack
 from acts_celery.worker.broker.transport import BackendConnection, QueueOrder, ReportQueue, enveloped
@@ -551,14 +551,18 @@ def test_a_queue_that_is_new_begins_with_the_others_and_one_that_is_gone_is_not_
     assert 9 <= taken.count("new") <= 11
 
 
-def test_small_messages_of_one_queue_do_not_wait_for_all_large_ones_of_another(server: EmbeddedServer) -> None:
+def test_small_messages_of_one_queue_do_not_wait_for_all_large_ones_of_another(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken: list[str] = []
+    seconds = 0.0
+    monkeypatch.setattr(transport, "monotonic", lambda: seconds)
 
     def take(body: Any, message: Any) -> None:
+        nonlocal seconds
         taken.append(body)
         message.ack()
-        if body == "large":
-            time.sleep(0.05)  # as long as it takes to read one
+        seconds += 0.05 if body == "large" else 0.001  # what it takes to read one
 
     queues = [Queue("order.large"), Queue("order.small")]
     with BackendConnection(server.broker_url) as connection:
