@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, ClassVar, Final
+from itertools import islice
+from typing import Any, ClassVar, Final, TypeVar
+
+T = TypeVar("T")
 
 
 class ProtocolError(Exception):
@@ -94,6 +97,12 @@ class UnknownName(Cause):
 def listed(names: object) -> Iterable[str]:
     """Names in a container, if it can list them."""
     return names if isinstance(names, Iterable) else ()
+
+
+def some_of(items: Collection[T], most: int, write: Callable[[T], str] = str) -> str:
+    """List the first few items for a message, and say how many more there are: `a, b and 3 more`."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(map(write, islice(items, most))) + more
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from . import limits
-from .errors import ExpressionError, Speller, shortened
+from .errors import ExpressionError, Speller, shortened, some_of
 from .messages import DATA_TYPES
 from .paths import index_or_key
 from .plan.checked_plan import CheckedPlan
@@ -70,9 +70,7 @@ class Embedded:
         if len(self.corrected) <= limits.NEAR_MISSES_MOST_SHOWN:
             return f"write {self.corrected!r}"
         pairs = list(dict.fromkeys(self.found))
-        shown = [f"{new} instead of {old}" for old, new in pairs[: limits.NEAR_MISSES_MOST_NAMED]]
-        more = f" and {len(pairs) - len(shown)} more" if len(pairs) > len(shown) else ""
-        return f"write {', '.join(shown)}{more}"
+        return f"write {some_of(pairs, limits.NEAR_MISSES_MOST_NAMED, lambda pair: f'{pair[1]} instead of {pair[0]}')}"
 
 
 def as_template(text: str, meant: Callable[[str, PlaceForm], Reference | None]) -> Embedded | None:

@@ -76,11 +76,9 @@ class InstanceNotFound(NotPossibleNow):
     code = "instance_not_found"
 
     def __init__(self, run: str, instance: str, known: Sequence[str]) -> None:
-        from ..protocol.errors import Speller
+        from ..protocol.errors import Speller, some_of
 
-        some = ", ".join(known[: limits.INSTANCES_NAMED]) + (
-            f" and {len(known) - limits.INSTANCES_NAMED} more" if len(known) > limits.INSTANCES_NAMED else ""
-        )
+        some = some_of(known, limits.INSTANCES_NAMED)
         meant = Speller().hint(instance, known) or f"; it has {some or 'none'}"
         super().__init__(f"run {run} has no instance {instance!r}{meant}")
 

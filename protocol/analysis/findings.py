@@ -11,7 +11,7 @@ from typing import Any, Final
 from .. import limits
 from ..calls.call import Call
 from ..calls.tools import Executor
-from ..errors import pointer, shortened
+from ..errors import pointer, shortened, some_of
 from ..messages import ERROR, EVERYWHERE
 from ..plan.checked_plan import CheckedPlan
 from ..plan.graph import ReadPlaces, places_read, places_read_first
@@ -125,9 +125,7 @@ def on_call(plan: CheckedPlan, code: str, call: Call, why: str, remedy: str, *at
 
 def listed(items: Iterable[object]) -> str:
     """The first few of several, and how many more there are."""
-    words = list(map(str, items))
-    more = f" and {len(words) - limits.MOST_NAMED} more" if len(words) > limits.MOST_NAMED else ""
-    return ", ".join(words[: limits.MOST_NAMED]) + more
+    return some_of(list(items), limits.MOST_NAMED)
 
 
 # Drawing: the graph as a Mermaid flowchart (SPEC R6.7).

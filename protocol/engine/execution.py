@@ -24,7 +24,7 @@ from ..calls.call import Approvals, Call, call_of, element_of
 from ..calls.outputs import Alternative, alternative
 from ..calls.tools import Executor
 from ..calls.trust import ToolTrust, tool_trust_of
-from ..errors import Conflict, ProtocolError, Unresolved
+from ..errors import Conflict, ProtocolError, Unresolved, some_of
 from ..limits import MOST_NAMED, Limits
 from ..messages import ERROR, TRUST
 from ..paths import MISSING, copied
@@ -334,8 +334,7 @@ class Execution(CallStatuses):
         ended = [
             f"call {index} {_FATES[self.status(index)]}" for index in sorted(writers) if self.status(index) in FINAL
         ]
-        more = f" and {len(ended) - MOST_NAMED} more" if len(ended) > MOST_NAMED else ""
-        return f": {', '.join(ended[:MOST_NAMED])}{more}" if ended else ""
+        return f": {some_of(ended, MOST_NAMED)}" if ended else ""
 
     def _start(self, call: Call, date: str, here: Fold, gathered: Gathered | None = None) -> Decision:
         """Resolve and validate just before execution (SPEC R4.1); a result that is already known is held against

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from .. import limits
-from ..errors import Conflict, Unresolved, shortened
+from ..errors import Conflict, Unresolved, shortened, some_of
 from ..messages import CHOSEN, ERROR, TEXT_TYPES, TRUST, Message, is_chat, is_promise, is_written
 from ..paths import MISSING, copied, type_name
 from ..references import Expression, Reference
@@ -229,9 +228,8 @@ class Fold:
 def _described(value: Any) -> str:
     """Words for a value, in an error about a part of it that is missing."""
     if isinstance(value, dict):
-        names = [repr(shortened(name, limits.FOLD_MOST_SHOWN)) for name in islice(value, limits.FOLD_MOST_NAMED)]
-        more = f" and {len(value) - limits.FOLD_MOST_NAMED} more" if len(value) > limits.FOLD_MOST_NAMED else ""
-        return f"has {', '.join(names)}{more}" if names else "is an object without fields"
+        names = some_of(value, limits.FOLD_MOST_NAMED, lambda name: repr(shortened(name, limits.FOLD_MOST_SHOWN)))
+        return f"has {names}" if names else "is an object without fields"
     return f"is a list of {len(value)}" if isinstance(value, list) else f"is a {type_name(value)}"
 
 

@@ -104,6 +104,8 @@ def check_runs(gone: tuple[str, ...], common: Common) -> int:
 
 def _lines(found: list[RunRefusal]) -> Iterator[str]:
     """Yield one line for each call and reason, with its instances."""
+    from ...protocol.errors import some_of
+
     alike = defaultdict[tuple[Any, ...], list[str]](list)
     for one in found:
         refusal = one.refusal
@@ -113,9 +115,7 @@ def _lines(found: list[RunRefusal]) -> Iterator[str]:
     for (order, run, index, tool, reason), instances in sorted(
         alike.items(), key=lambda pair: tuple(map(str, pair[0]))
     ):
-        named = ", ".join(islice(instances, limits.MOST_NAMED))
-        more = f" and {len(instances) - limits.MOST_NAMED} more" if len(instances) > limits.MOST_NAMED else ""
-        where = f" in {escaped(named)}{more}" if instances else ""
+        where = f" in {some_of(instances, limits.MOST_NAMED, escaped)}" if instances else ""
         call = f"call {call_name(index, tool)}" if index is not None else f"tool {escaped(tool)}"
         yield f"{_WORDS[_ORDER[order]]}  run {run} {call}{where}: {escaped(reason)}"
 

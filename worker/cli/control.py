@@ -155,6 +155,8 @@ def _read_retry(_: Common, given: Parameters) -> Parameters:
 
 
 def _print_retry(document: Parameters, given: Parameters, common: Common) -> None:
+    from ...protocol.errors import some_of
+
     again = "taken as done" if "skip" in given else "tried again"
     behind = counted(len(document["downstream"]), "call")
     more = f", {behind} behind them done again" if given["downstream"] else ""
@@ -165,8 +167,7 @@ def _print_retry(document: Parameters, given: Parameters, common: Common) -> Non
         if given["downstream"]:
             remedy = "not done again" if given["effects"] else "with effects (--effects), or sent (--effects)"
             remedy = f"at work, {remedy}"
-        left = f" and {len(stale) - limits.CONTROL_MOST_NAMED} more" if len(stale) > limits.CONTROL_MOST_NAMED else ""
-        tell(f"{counted(len(stale), 'call')} stale: {', '.join(stale[: limits.CONTROL_MOST_NAMED])}{left}; {remedy}")
+        tell(f"{counted(len(stale), 'call')} stale: {some_of(stale, limits.CONTROL_MOST_NAMED)}; {remedy}")
     print_status(document, common)
 
 

@@ -503,7 +503,9 @@ def _span(seconds: float) -> str:
 
 def _few(instances: Sequence[str]) -> str:
     """Name the first five instances."""
-    return ", ".join(map(escaped, instances[:5])) + (f" and {len(instances) - 5} more" if len(instances) > 5 else "")
+    from ...protocol.errors import some_of
+
+    return some_of(instances, 5, escaped)
 
 
 def _cause(call: Mapping[str, Any], cut: Cut) -> str:

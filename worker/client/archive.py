@@ -28,7 +28,7 @@ from ...protocol import Limits, Problem, Rejected
 from ...protocol.calls.call import Call
 from ...protocol.engine.events import Status
 from ...protocol.engine.loop import Answered, RequestRecorded
-from ...protocol.errors import json_text, shortened
+from ...protocol.errors import json_text, shortened, some_of
 from ...protocol.limits import MOST_LABELS, value_problems
 from ...protocol.messages import EVERYWHERE, TRUST
 from ..broker.attempts import CallId
@@ -100,10 +100,9 @@ def plan_of(run: RunState, tick: int | None = None, warn: Callable[[str], None] 
     calls = [found[index] for index in sorted(found)]
     shared = [f"{call.index} ({call.tool})" for call in calls if call.instance is None and not call.gather]
     if warn is not None and shared and not run.definition.is_template and len(run.lanes) > 1:
-        more = f" and {len(shared) - MOST_NAMED} more" if len(shared) > MOST_NAMED else ""
         warn(
             "run once, globally, here, and once in each instance in the plan: "
-            f"{', '.join(shared[:MOST_NAMED])}{more}; "
+            f"{some_of(shared, MOST_NAMED)}; "
             'a call that reads in all instances is given "_gather": true'
         )
     named = {name for call in calls for name in (call.tool, call.runner.name)}

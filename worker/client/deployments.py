@@ -20,7 +20,7 @@ from ...protocol.calls.call import Call, call_of, element_of
 from ...protocol.calls.tools import Tool
 from ...protocol.calls.trust import tool_trust_of
 from ...protocol.engine.loop import Stage
-from ...protocol.errors import Speller
+from ...protocol.errors import Speller, some_of
 from ...protocol.state.labels import marks_of
 from ...protocol.trust import Proof, Way
 from .. import limits
@@ -326,10 +326,10 @@ class RunIndex:
                 named.append((run, self._owner_of(run, state)))
             others.update((run, *filter(None, [state.get("name")])))
         if alike and named and len(text) < limits.DEPLOYMENTS_SURE and alike != [named[0][0]]:
-            runs = _some([*dict.fromkeys((*alike, *(run for run, _ in named)))])
+            runs = some_of(dict.fromkeys((*alike, *(run for run, _ in named))), limits.MOST_NAMED)
             raise AmbiguousRun(f"{text!r} is a run's name and the beginning of an id: say which run, {runs}")
         if len(alike) > 1:
-            raise AmbiguousRun(f"{len(alike)} runs begin with {text!r}: {_some(alike)}")
+            raise AmbiguousRun(f"{len(alike)} runs begin with {text!r}: {some_of(alike, limits.MOST_NAMED)}")
         if alike:
             return alike[0]
         if not named:
@@ -337,7 +337,8 @@ class RunIndex:
         owners = {owner for _, owner in named}
         if owners == {self._asker}:
             return named[0][0]
-        runs = _some([run if owner == self._asker else _of(run, owner) for run, owner in named])
+        shown = [run if owner == self._asker else _of(run, owner) for run, owner in named]
+        runs = some_of(shown, limits.MOST_NAMED)
         if len(owners) > 1:
             raise AmbiguousRun(f"runs of several owners have the name {text!r}, so give an id: {runs}")
         raise RunNotFound(text, f" of your own: somebody else's has the name, so give its id: {runs}")
@@ -362,11 +363,6 @@ class RunIndex:
         if self._owner is not None:
             return owner_of(self._redis, self._prefix, run) == self._owner
         return RunStore.open(self._redis, self._prefix, run).status() is not None
-
-
-def _some(runs: Sequence[str]) -> str:
-    more = f" and {len(runs) - limits.MOST_NAMED} more" if len(runs) > limits.MOST_NAMED else ""
-    return ", ".join(runs[: limits.MOST_NAMED]) + more
 
 
 def _of(run: str, owner: str | None) -> str:

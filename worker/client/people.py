@@ -23,7 +23,7 @@ from ...protocol.engine.events import (
     Verdict,
     scope_problems,
 )
-from ...protocol.errors import pointer
+from ...protocol.errors import pointer, some_of
 from ...protocol.limits import one_message_problems
 from ...protocol.state.scopes import read_scope
 from .. import limits
@@ -243,10 +243,8 @@ class People:
                 return next(iter(ids))
             if ids:
                 names = [id_.name for id_ in ids]
-                more = f" and {len(names) - limits.PEOPLE_NAMED} more" if len(names) > limits.PEOPLE_NAMED else ""
-                raise NotHeld(
-                    f"several calls have the index {index}: say which, {', '.join(names[: limits.PEOPLE_NAMED])}{more}"
-                )
+                some = some_of(names, limits.PEOPLE_NAMED)
+                raise NotHeld(f"several calls have the index {index}: say which, {some}")
         return CallId(self._store.run, None, int(index))
 
     def _decided_ids(self) -> Iterator[CallId]:
