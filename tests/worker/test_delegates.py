@@ -146,9 +146,31 @@ RATER = {
 }
 
 
-def test_a_delegate_in_code_returns_a_value_and_names_no_path(backend: Backend) -> None:
-    result = backend.run([{"_tool": "ask", "_delegate": "choosing", "_outputPath": "†state.a || †state.b || †state.c"}])
-    assert result.data()["state"]["c"]["message"] == "a delegate returns a value, and no Output"
+CHOOSING: dict[str, Any] = {"_tool": "ask", "_delegate": "choosing", "_outputPath": "†state.a || †state.b || †state.c"}
+
+
+def test_r4_4_a_delegate_in_code_chooses_its_branch_as_an_activity_does(backend: Backend) -> None:
+    then = [{"_tool": "echo", "value": f"†state.{place}", "_outputPath": f"†state.then_{place}"} for place in "ab"]
+    result = backend.run([{**CHOOSING, "place": "state.b"}, *then])
+    assert [status_of(result, index) for index in range(3)] == ["done", "skipped", "done"]
+    assert result.data()["state"] == {"b": 1, "then_b": 1}
+
+
+def test_r4_4_a_place_that_was_not_declared_fails_a_delegates_call(backend: Backend) -> None:
+    result = backend.run([{**CHOOSING, "place": "state.other"}])
+    assert status_of(result, 0) == "failed"
+    assert "†state.other, which is not declared" in str(result.calls[0].error)
+
+
+def test_r4_5_a_delegate_in_code_writes_no_message(backend: Backend) -> None:
+    result = backend.run([{**CHOOSING, "place": ""}])
+    assert "no Message" in result.data()["state"]["c"]["message"]
+
+
+def test_r4_4_a_choice_of_a_delegate_fails_its_element(backend: Backend) -> None:
+    call = {**CHOOSING, "place": "†state.places", "_each": "place"}
+    result = backend.run([call], [{"type": "state", "places": ["state.a"]}])
+    assert "element" in result.data()["state"]["c"]["message"]
 
 
 def test_a_request_definition_is_solved_by_the_model(backend: Backend) -> None:

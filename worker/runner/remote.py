@@ -85,15 +85,17 @@ class Remote:
     def received(self, call: Call, attempt: Attempt, result: Result, definition: StoredPlan) -> Result:
         """A result as far as it is believed: another process has sent it, and may say what its code may not.
 
-        A delegate's is a value, and a model's may be the choice of one of several places; an attempt is followed by
-        another only as often as the code's policy grants.
+        A delegate in code may choose its place, as an activity does, and a model one of those that it was shown
+        (SPEC R4.4); an attempt is followed by another only as often as the code's policy grants.
         """
         if isinstance(result, Retry) and not result.is_given_back and attempt.failures >= self._most_retries(call):
             return result.failure
         if call.runner.executor is Executor.ACTIVITY:
             return result
+        if not self.asks(call, definition):
+            return _without_message(result)
         groups = call.alternatives
-        if isinstance(result, Success) and len(groups) > 1 and self.asks(call, definition):  # it was shown them
+        if isinstance(result, Success) and len(groups) > 1:  # it was shown them
             if isinstance(result.value, Output):
                 return result
             if (choice := chosen(result.value, names_of(map(Alternative, groups)))) is not None:
@@ -330,7 +332,7 @@ class RemoteExecutor:
                 limits=self._limits,
                 threads=self._threads,
             )
-            return _labelled(_plain(result), self._operator.of(message.delegate))
+            return _labelled(_without_message(result), self._operator.of(message.delegate))
         if message.delegate and message.delegate != ANONYMOUS:
             return given_back(unknown_code("delegate", message.delegate, self._worker))
         paid: list[Mapping[str, Any]] = []
@@ -357,9 +359,16 @@ class RemoteExecutor:
 
 
 def _plain(result: Result) -> Result:
-    """The result of a delegate: a value, which names no path (SPEC R4.4, R13.10)."""
-    if isinstance(result, Success) and isinstance(result.value, (Output, Message)):
-        return Failure("OutputError", f"a delegate returns a value, and no {type(result.value).__name__}")
+    """The result of a model that was shown no alternatives: a value, which names no path (SPEC R4.4)."""
+    if isinstance(result, Success) and isinstance(result.value, Output):
+        return Failure("OutputError", "a model that was shown no alternatives returns a value, and no Output")
+    return _without_message(result)
+
+
+def _without_message(result: Result) -> Result:
+    """The result of a delegate: a value or an `Output`; whole messages are for activities (SPEC R4.5, R13.10)."""
+    if isinstance(result, Success) and isinstance(result.value, Message):
+        return Failure("OutputError", "a delegate returns a value or an Output, and no Message")
     return result
 
 
