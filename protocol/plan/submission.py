@@ -113,9 +113,9 @@ def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
         yield Problem(pointer(*at), "a request definition must be an object with a context and a schema")
         return
     speller = Speller(likeness=SUBMISSION_LIKENESS)
-    for key in sorted(definition.keys() - _DEFINITION_KEYS):
-        if hint := speller.hint(key, _DEFINITION_KEYS):
-            yield Problem(pointer(*at, key), f"unknown property of a request definition{hint}")
+    for key in sorted(map(str, definition.keys() - _DEFINITION_KEYS)):
+        hint = speller.hint(key, _DEFINITION_KEYS) or f"; it has {', '.join(_DEFINITION_KEYS[:-1])}"
+        yield Problem(pointer(*at, key), f"unknown property of a request definition{hint}")
     context = definition.get("context", [])
     if not isinstance(context, list):
         yield Problem(pointer(*at, "context"), "must be a list of messages")
@@ -140,7 +140,8 @@ def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
 
 _CALLS: Final = ("solution", "calls")
 _CONTEXT: Final = ("context",)
-_SOLUTION: Final = frozenset({"calls", "output"})
+_SOLUTION: Final = ("calls", "output", "meta", "advisors")
+"""The properties of a solution; the last two are advice of the model that wrote it, which nothing reads (SPEC R15)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def shaped(value: Any) -> tuple[Any, Shape]:
         return {"context": [*messages.values()], **solution}, Shape([*map(pointer, calls)], [*map(pointer, messages)])
     if _is_call(value):
         return {"solution": {"calls": [value]}}, Shape([""])
-    if isinstance(value, dict) and value.keys() <= _SOLUTION and isinstance(value.get("calls"), list):
+    if isinstance(value, dict) and value.keys() <= {*_SOLUTION} and isinstance(value.get("calls"), list):
         return {"solution": value}, Shape([pointer("calls", index) for index in range(len(value["calls"]))])
     return value, WHOLE
 
@@ -201,6 +202,7 @@ _WITH_CALLS = '{"solution": {"calls": […]}}'
 _BARE_CALLS = f"calls stand in the solution: write {_WITH_CALLS}"
 _OF_A_TOOL = 'a property of a tool: its schema stands in {"tools": {NAME: {"type": "object", "properties": {…}}}}'
 _NOTHING_TO_RUN = "nothing to run: give a solution, a plan message in the context, or a schema for a model to answer"
+_UNKNOWN_IN_SOLUTION = "unknown property; a solution has calls and output"
 _UNKNOWN_KEY = f"unknown property; a submission has {', '.join(sorted(_KEYS))}"
 
 
@@ -251,6 +253,14 @@ class Submission:
     def place(self, index: int) -> Pointer:
         """The place of a call in the submission."""
         return self._places[index]
+
+    def text(self, index: int) -> Any:
+        """A call as it is written."""
+        return self._texts[index]
+
+    @cached_property
+    def _texts(self) -> dict[int, Any]:
+        return {index: raw for index, _, raw in self.numbered}
 
     @cached_property
     def _places(self) -> dict[int, Pointer]:
@@ -318,6 +328,7 @@ def read_parts(
     solution = value.get("solution")
     if solution is not None:
         calls, call_problems = _solution_calls(solution)
+        problems += _unknown_in_solution(solution)
     else:  # beside a request's schema a plan is context
         calls, call_problems = plan_calls(context) if value.get("schema") is None else ([], [])
     problems += call_problems
@@ -451,12 +462,19 @@ def _request_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
 def _solution_calls(solution: Any) -> tuple[list[tuple[Pointer, Any]], list[Problem]]:
     if not isinstance(solution, dict):
         return [], [Problem("/solution", 'must be an object {"calls": […], "output": …}')]
-    calls = solution.get("calls", [])
-    if "calls" not in solution and solution.keys() - {"output"}:
-        return [], [Problem("/solution", f'has no "calls", but {", ".join(sorted(solution.keys() - {"output"}))}')]
+    calls, unknown = solution.get("calls", []), [key for key in solution if key not in _SOLUTION]
+    if "calls" not in solution and unknown:
+        return [], [Problem("/solution", f'has no "calls", but {", ".join(sorted(unknown))}')]
     if not isinstance(calls, list):
         return [], [Problem("/solution/calls", "must be a list of calls")]
     return [(("solution", "calls", index), call) for index, call in enumerate(calls)], []
+
+
+def _unknown_in_solution(solution: Any) -> Iterator[Problem]:
+    """Properties that a solution does not have; one without calls is a problem as a whole."""
+    for key in solution if isinstance(solution, dict) and "calls" in solution else ():
+        if key not in _SOLUTION:
+            yield Problem(pointer("solution", key), _UNKNOWN_IN_SOLUTION, UnknownName(key, _SOLUTION[:2]))
 
 
 def plan_calls(context: Sequence[Any]) -> tuple[list[tuple[Pointer, Any]], list[Problem]]:

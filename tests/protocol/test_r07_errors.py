@@ -597,6 +597,16 @@ def test_a_name_with_control_characters_is_refused(part: dict[str, Any], at: str
     assert any("no control characters" in error.message for error in rejected.value.errors), at
 
 
+def test_r7_1_a_property_that_a_solution_does_not_have_is_refused_with_the_nearest_name() -> None:
+    value = submission(call())
+    value["solution"]["otput"] = 1
+    found = problems(value)
+    assert pointers(found) == ["/solution/otput"]
+    assert "did you mean 'output'?" in found[0].message
+    value["solution"] = {"calls": [call()], "output": None, "meta": {}, "advisors": []}
+    check_submission(value)
+
+
 # SPEC R7.1: the settings of a submission and of a request definition, and what a backend cannot do yet.
 
 FIT: dict[str, list[Any]] = {
