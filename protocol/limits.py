@@ -369,6 +369,10 @@ CALL_SPAN: Final = 10_000_000
 no more digits than a script's numbers keep, 14.
 """
 
+# calls/pins
+PINS_FILLED_IN: Final = 1_000
+"""Places of one tool's calls in which expressions are filled in."""
+
 # calls/tools
 TOOLS_CHEAP: Final = 100
 """Looks at each part of a call: schemas that take no more cost less than reading the call."""

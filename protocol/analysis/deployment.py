@@ -22,7 +22,7 @@ from ..paths import MISSING
 from ..plan.graph import Writers
 from ..plan.lanes import Lane
 from ..references import Expression, Reference
-from ..schemas import Schema
+from ..schemas import Schema, compiled
 from ..schemas.algebra import EVERYTHING, NOTHING, Algebra, Values, described
 from ..schemas.validation import holds_expression
 from ..state.fold import Fold
@@ -170,7 +170,9 @@ class Forecast:
                 problems = contract.problems(with_them, case.mark, lenient=holds_expression(parameters))
                 why = "; ".join(map(str, problems)) or None
             tool = self._checked.tools.get(call.tool)
-            if why is not None and (tool is None or not tool.problems(with_them, lenient=True)):
+            if why is not None and (
+                tool is None or not tool.problems(with_them, lenient=True, written=call.properties)
+            ):
                 return True, why  # else its own tool refuses it, whatever code there is
         return self._of_unknown(case, given) if holds_expression(given) else None
 
@@ -231,7 +233,7 @@ class Forecast:
             return None
         tool, name = self._checked.tools.get(case.call.tool), (case.call.tool, key)
         if name not in self._admitted:  # what the call's own tool admits
-            schema = tool.compiled.excerpt_at((key,)) if tool is not None else None
+            schema = compiled(tool.of_values).excerpt_at((key,)) if tool is not None else None
             self._admitted[name] = self._algebra.made_of(schema) if schema is not None else EVERYTHING
         coming = self._coming_values(case, value) if key not in case.call.each else EVERYTHING
         given, taken = self._algebra.both(coming, self._admitted[name]), self._algebra.made_of(wanted)

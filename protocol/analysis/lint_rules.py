@@ -249,7 +249,7 @@ def _uncallable_tools(plan: CheckedPlan) -> Iterator[Finding]:
     """Tools of a request whose schemas contradict themselves (SPEC R12.4)."""
     algebra = Algebra()
     for name, tool in plan.submission.tools.items() if plan.submission.is_request else ():
-        calls = excerpt({"type": "object", "allOf": [tool.document]}, tool.document)
+        calls = excerpt({"type": "object", "allOf": [tool.of_values]}, tool.of_values)
         if is_empty(algebra.made_of(calls)):
             why = f"no call of the tool {name!r} can be valid, whatever the model writes: its schema admits none"
             where = pointer(*plan.submission.declared[name]) if name in plan.submission.declared else None

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..calls.call import places_read_by
+from ..calls.tools import Tool
 from ..errors import Conflict
 from ..messages import ERROR, Message, is_written, read_data
 from ..paths import MISSING, copied, lookup
@@ -84,8 +85,12 @@ class Explanation:
     origins: tuple[Origin, ...]
 
 
-def explain(reference: Reference, log: Sequence[Logged], *, instance: str | None = None) -> Explanation:
-    """The origins of the value at a place, as a reader in the instance sees it; `log` is in log order."""
+def explain(
+    reference: Reference, log: Sequence[Logged], *, instance: str | None = None, tools: Mapping[str, Tool] | None = None
+) -> Explanation:
+    """The origins of the value at a place, as a reader in the instance sees it; `log` is in log order. `tools` say what
+    was filled in of calls (SPEC R4.1).
+    """
     visible = [logged for logged in log if logged.instance in (None, instance)]
     folded = sorted(visible, key=lambda logged: logged.instance is not None)
     if reference.kind == ERROR and any(_is_own(logged, ERROR) for logged in visible):
@@ -94,7 +99,7 @@ def explain(reference: Reference, log: Sequence[Logged], *, instance: str | None
     for logged in folded:
         history.append(logged)
     value, conflict = history.value()
-    reads = _reads(visible, history.writers, instance)
+    reads = _reads(visible, history.writers, instance, tools or {})
     origins = tuple(
         Origin(logged, operation, effect, reads.get(logged.writer, ())) for logged, operation, effect in history.steps()
     )
@@ -240,7 +245,9 @@ def _makers_of_all(made: Any) -> set[int]:
     return found
 
 
-def _reads(log: Iterable[Logged], writers: set[Writer], instance: str | None) -> dict[Writer, tuple[Read, ...]]:
+def _reads(
+    log: Iterable[Logged], writers: set[Writer], instance: str | None, tools: Mapping[str, Tool]
+) -> dict[Writer, tuple[Read, ...]]:
     """Call -> the values that it had read, as of the moment before its first message."""
     shared = Fold()
     folds: Mapping[str | None, Fold] = {None: shared} | ({instance: Fold(shared)} if instance is not None else {})
@@ -248,7 +255,9 @@ def _reads(log: Iterable[Logged], writers: set[Writer], instance: str | None) ->
     for logged in log:
         fold = folds[logged.instance]
         if logged.writer in writers and logged.writer not in found and is_written(logged.message):
-            found[logged.writer] = tuple(_values(logged.message["_call"], fold))
+            call = logged.message["_call"]
+            tool = tools.get(call.get("_tool", ""))
+            found[logged.writer] = tuple(_values(tool.inputs.inside.filled(call) if tool is not None else call, fold))
         fold.append(logged.message, f"message {logged.id}")
     return found
 

@@ -270,7 +270,7 @@ class DemandedShapes:
         for reader, place, path in islice(chain(self._reads.get((key, False), ()), *above), limits.MOST_READS):
             if reader.index in readers:
                 tool = self._plan.tools.get(reader.tool) if path else None
-                taken: Any = tool.compiled.excerpt_at(path) if tool is not None else None
+                taken: Any = compiled(tool.of_values).excerpt_at(path) if tool is not None else None
                 if path and path[0] in reader.each:
                     taken = list_schema(True if taken is None else taken, with_null=False)
                 yield place, taken

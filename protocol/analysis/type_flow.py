@@ -189,7 +189,7 @@ class TypeFlow(Results):
 
 def path_of(call: Call, at: str) -> Path:
     """The place in a call that a JSON pointer leads to."""
-    value: Any = call.raw
+    value: Any = call.properties
     path: Path = ()
     for segment in segments(at):
         key = int(segment) if isinstance(value, list) else segment

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from .. import limits
-from ..calls.call import Call, place_in
+from ..calls.call import Call, place_in, written_place
 from ..calls.declarations import input_schema
 from ..calls.tools import Executor
 from ..errors import Speller, pointer
@@ -154,7 +154,8 @@ class _Reads:
         writers = [source.writer for source in sources if source.writer is not None]
         calls = tuple(sorted({call.index, *(writer.index for writer in writers)}))
         same = (writers[0].tool, call.tool, at) if writers else (None, call.tool, at)
-        finding = Finding(code, why, calls, pointer(*self._plan.submission.place(call.index)) + at, remedy)
+        where = pointer(*self._plan.submission.place(call.index)) + written_place(call.raw, at)
+        finding = Finding(code, why, calls, where, remedy)
         self._groups[code, *same].append((finding, lane.instance))
 
     def _fits(self, source: ValueSource, demand: _Demand) -> bool:
@@ -185,7 +186,7 @@ class _Reads:
     def _whole(self, call: Call) -> Iterator[_Demand]:
         submission, name = self._plan.submission, call.runner.name
         if (tool := self._plan.tools.get(call.tool)) is not None:
-            yield _Demand("ACT201", f"{call.tool} takes", self._algebra.described_by(tool.document))
+            yield _Demand("ACT201", f"{call.tool} takes", self._algebra.described_by(tool.of_values))
         if call.runner.executor is Executor.ACTIVITY and name in self._signatures:
             whose = f"the signature of its activity {name} takes"
             yield _Demand("ACT201", whose, self._algebra.described_by(self._signatures[name]))

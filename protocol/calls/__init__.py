@@ -3,6 +3,7 @@
 `call`             one call, as a submission or a model states it
 `meta_properties`  the one table of the properties whose names begin with an underscore
 `tools`            what a tool's schemas admit and pin
+`pins`             expressions that a tool prescribes for parameters
 `declarations`     tools and delegates that a document declares, and what they are given
 `outputs`          output paths, and the message that a result becomes
 `trust`            what a tool and the operator say about sources and decisions

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from .. import limits
-from ..errors import ExpressionError, Problem, UnknownName, listed, pointer, unparsed
+from ..errors import ExpressionError, Problem, UnknownName, listed, pointer, segments, unparsed
 from ..messages import EVERYWHERE
 from ..paths import MISSING, strings, type_name
 from ..references import DAGGER, Expression, Reference, is_expression, parse
@@ -30,6 +30,7 @@ from ..templates import (
     standing_in,
 )
 from .meta_properties import ALIASES, META_PROPERTIES, RESULT, kind_found
+from .pins import Pins
 from .tools import Executor, Runner, Tool
 
 Read = tuple[str, Expression]
@@ -95,8 +96,8 @@ class Call:
 
     @cached_property
     def parameters(self) -> Mapping[str, Any]:
-        """The parameters, unresolved."""
-        return {key: value for key, value in self.raw.items() if not key.startswith("_")}
+        """The parameters, unresolved, with those that the tool's schema pins filled in."""
+        return {key: value for key, value in self.properties.items() if not key.startswith("_")}
 
     @cached_property
     def meta_properties(self) -> Mapping[str, Any]:
@@ -187,11 +188,13 @@ def read_expressions(raw: Mapping[str, Any], *at: str | int) -> tuple[tuple[Read
     return tuple(reads), problems
 
 
-def completed(raw: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:
+def completed(raw: Mapping[str, Any], constants: Mapping[str, Any], inputs: Pins | None = None) -> dict[str, Any]:
     """A call's properties with what its tool pins filled in, and `_imports` under its newer name (SPEC R8.1).
 
     A meta-property of null counts as left out.
     """
+    if inputs:
+        raw = inputs.inside.filled(raw)
     if None not in raw.values() and ALIASES.keys().isdisjoint(raw):
         return {**constants, **raw}
     properties = {
@@ -213,6 +216,20 @@ def place_in(raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return (older,) if older is not None else ()
 
 
+def written_place(raw: Any, at: str) -> str:
+    """The JSON pointer of a part of a completed call in the call as written: what is filled in is not there, so its
+    place is that of the object around it.
+    """
+    path: list[str | int] = []
+    for segment in segments(at):
+        key = int(segment) if isinstance(raw, list) and segment.isdecimal() else segment
+        if not (key in raw if isinstance(raw, dict) else isinstance(raw, list) and isinstance(key, int)):
+            break
+        raw = raw[key]
+        path.append(key)
+    return pointer(*path)
+
+
 def alias_problems(raw: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
     """A property that is written under both of its names must have one value (SPEC R8.1)."""
     for alias, name in ALIASES.items():
@@ -229,14 +246,15 @@ def make_call(
     constants: Mapping[str, Any],
     runner: Runner,
     reads: tuple[Read, ...] | None = None,
+    inputs: Pins | None = None,
 ) -> Call:
     """The call, from properties without `shape_problems` and `meta_problems`.
 
     An expression that does not parse is no read. `reads` spares looking for them where they are known.
     """
-    properties = completed(raw, constants)
+    properties = completed(raw, constants, inputs)
     meant = {one.field: one.parse(properties[one.name]) for one in _PARSED if one.name in properties}
-    return Call(index, raw, properties, runner, read_expressions(raw)[0] if reads is None else reads, **meant)
+    return Call(index, raw, properties, runner, read_expressions(properties)[0] if reads is None else reads, **meant)
 
 
 _PARSED: Final = tuple(one for one in META_PROPERTIES if one.field)
@@ -304,7 +322,7 @@ def parameter_problems(call: Call, parameters: Mapping[str, Any], tool: Tool) ->
         yield from unfit
         return
     for one in elements_of(call, parameters) if call.each else [parameters]:
-        yield from tool.problems(call.with_parameters(one))
+        yield from tool.problems(call.with_parameters(one), written=call.properties)
 
 
 # Approvals: which calls a person decides on before they run (SPEC R14.1).

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from itertools import count
 from typing import Any, Final
 
 from .. import limits
-from ..errors import Cause, Problem, UnknownName, listed, pointer, shortened
+from ..errors import Cause, Problem, UnknownName, listed, pointer, segments, shortened
 from ..limits import CONTROL, has_control_characters
 from ..messages import TRUST, Message, is_promise, read_data, render_data, shown
 from ..paths import MISSING
@@ -111,6 +111,9 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
     except SchemaError as error:
         place = tool.place_in_declaration(error.path)
         return Problem(pointer(*at, *place), f"not a JSON Schema: {shortened(error.message)}", NoSchema(declaration))
+    if (unparsed := next(tool.inputs.unparsed(), None)) is not None:
+        path = tool.place_in_declaration(segments(unparsed.pointer))
+        return replace(unparsed, pointer=pointer(*at, *path))
     if tool.hides_trust:
         return Problem(pointer(*at), f"{TRUST} counts only beside `properties`, at the top of a tool: move it there")
     return None
@@ -186,7 +189,7 @@ def contradictions(tool: Tool, signature: Tool) -> Iterator[Problem]:
 
 def _parameters(tool: Tool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The schema of each parameter, by name, and the schemas of the tool that name parameters."""
-    parts = conjuncts((tool.document,), tool.document)
+    parts = conjuncts((tool.of_values,), tool.of_values)
     named = properties_in(parts)
     for name in (name for part in parts for name in part.get("required", ())):
         named.setdefault(name, [True])
@@ -269,11 +272,16 @@ class Toolbox:
         if len(chosen) > 1:
             yield Problem("/_delegate", "_activity and _delegate cannot stand together: leave one out")
 
-    def pin_problems(self, tool: Tool | None, runner: Runner, properties: Mapping[str, Any]) -> Iterator[Problem]:
+    def pin_problems(
+        self, tool: Tool | None, runner: Runner, properties: Mapping[str, Any], written: Mapping[str, Any]
+    ) -> Iterator[Problem]:
         """What the tools of the code that runs a completed call, other than the call's own, say against its
-        meta-properties: no other name leads around what they pin (SPEC R4.2).
+        meta-properties and the expressions `written` in it: no other name leads around what they pin (SPEC R4.2).
         """
         for behind in self.behind(tool, runner):
+            for problem in behind.inputs.problems(written) if behind.inputs else ():
+                message = f"{problem.message} (by the schema of {behind.name!r}, whose code runs the call)"
+                yield replace(problem, message=message)
             if behind.pins or self.strict_meta:
                 parameters = {key: value for key, value in properties.items() if not key.startswith("_")}
                 pinned = {key: value for key, value in properties.items() if key not in (*WHO, RESULT)}

@@ -8,7 +8,7 @@ At the root meta-properties may also be next to `properties`, as the original do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
@@ -19,10 +19,11 @@ from ..errors import ExpressionError, Problem, pointer, segments
 from ..messages import TRUST
 from ..paths import MISSING
 from ..references import Expression, Path, parse_output_path
-from ..schemas import CompiledSchema, Schema, compiled, conjuncts, excerpt
+from ..schemas import CompiledSchema, Schema, SchemaError, compiled, conjuncts, excerpt
 from ..schemas.walk import all_of, applied, matches, normalized
 from ..state.scopes import NamedScopes
 from .meta_properties import ALIASES, FILLED_IN, RESULT, WHO, WITHHELD, call_schema, speaks_of_meta_properties
+from .pins import Pins
 from .trust import ToolTrust
 
 # Output pins: the spellings under which a tool's schema may admit the output path of a call (SPEC R4.1).
@@ -127,6 +128,16 @@ class Tool:
         return compiled(self.document)
 
     @cached_property
+    def inputs(self) -> Pins:
+        """Expressions that the tool prescribes for its parameters (SPEC R4.1)."""
+        return Pins(self.document)
+
+    @cached_property
+    def of_values(self) -> dict[str, Any]:
+        """The document as it speaks of values, whatever expressions it prescribes."""
+        return self.inputs.of_values if self.inputs else self.document
+
+    @cached_property
     def constants(self) -> dict[str, Any]:
         """The meta-properties that a call gets where it omits them: what the schema pins with `const` (SPEC R4.1).
 
@@ -221,15 +232,24 @@ class Tool:
         strict_meta: bool = False,
         is_secret: bool = False,
         is_latent: bool = False,
+        written: Mapping[str, Any] | None = None,
     ) -> list[Problem]:
         """What the schema says against a call's parameters and meta-properties.
 
         A meta-property that the schema does not mention is admitted, unless `strict_meta` is on. Scopes may be narrower
         than those that it admits (SPEC R8.1). A latent call may write to any one of the alternatives that it pins.
+        `written` is the completed call, of which the pins of parameters speak; without it they are not looked at.
         """
         if is_latent and NamedPaths(self.pinned_places).named(properties.get("_outputPath")) in self.pinned_places:
             properties = {**properties, "_outputPath": self.constants["_outputPath"]}
-        problems_of = partial(self._spelt_problems, lenient=lenient, strict_meta=strict_meta, is_secret=is_secret)
+        schema, unfit = self._as_written(written)
+        said: dict[str, Any] = {"lenient": lenient, "strict_meta": strict_meta, "is_secret": is_secret}
+        return [*unfit, *self._value_problems(partial(self._spelt_problems, schema, **said), properties)]
+
+    def _value_problems(
+        self, problems_of: Callable[[Mapping[str, Any]], list[Problem]], properties: Mapping[str, Any]
+    ) -> list[Problem]:
+        """The problems of a call with the scopes that the schema admits (SPEC R8.1)."""
         given = properties.get("_scopes", MISSING)
         if given is MISSING:
             return problems_of(properties)
@@ -244,28 +264,46 @@ class Tool:
                     return others
         return problems
 
-    def _spelt_problems(self, properties: Mapping[str, Any], **options: bool) -> list[Problem]:
+    def _as_written(self, written: Mapping[str, Any] | None) -> tuple[CompiledSchema, list[Problem]]:
+        """The schema of the values of a call with this text, and the problems of the text itself."""
+        if not self.inputs:
+            return self.compiled, []
+        if written is None:
+            return compiled(self.of_values), []
+        document, problems = self.inputs.specialized(written)
+        try:
+            return compiled(document), problems
+        except SchemaError as error:  # it is too large for one call
+            return compiled(self.of_values), [*problems, Problem("", error.message)]
+
+    def _spelt_problems(self, schema: CompiledSchema, properties: Mapping[str, Any], **options: bool) -> list[Problem]:
         """The problems of all of an output path, as the schema names it; or, where they are fewer, of each place."""
-        problems = self._problems(properties, **options)
+        problems = self._problems(schema, properties, **options)
         path = properties.get("_outputPath")
         if not problems or not self.names("_outputPath"):
             return problems
         if (named := self._named_paths.named(path)) != path:
-            problems = min(problems, self._problems({**properties, "_outputPath": named}, **options), key=len)
+            problems = min(problems, self._problems(schema, {**properties, "_outputPath": named}, **options), key=len)
         found: dict[Problem, None] = {}
         for place in self._named_paths.places(path):
-            found.update(dict.fromkeys(self._problems({**properties, "_outputPath": place}, **options)))
+            found.update(dict.fromkeys(self._problems(schema, {**properties, "_outputPath": place}, **options)))
             if len(found) >= len(problems):
                 return problems
         return list(found) if self._named_paths.places(path) else problems
 
     def _problems(
-        self, properties: Mapping[str, Any], *, lenient: bool, strict_meta: bool, is_secret: bool
+        self,
+        schema: CompiledSchema,
+        properties: Mapping[str, Any],
+        *,
+        lenient: bool,
+        strict_meta: bool,
+        is_secret: bool,
     ) -> list[Problem]:
         older = {alias: properties[name] for alias, name in ALIASES.items() if name in properties}
         call = {**properties, **older} if older else properties
-        schema = call_schema(self.compiled, call, self._meta_mentioned if strict_meta else None)
-        problems = schema.problems(call, lenient=lenient, known=call if is_secret else None)
+        whole = call_schema(schema, call, self._meta_mentioned if strict_meta else None)
+        problems = whole.problems(call, lenient=lenient, known=call if is_secret else None)
         return _under_newer_names(problems) if problems else []
 
     def work(self, properties: Mapping[str, Any]) -> int:

@@ -187,7 +187,8 @@ class LaneConfig:
         if tool is None:
             return None
         is_latent = call.runner.executor is Executor.LATENT
-        problems = tool.problems(call.with_parameters(parameters), is_secret=True, is_latent=is_latent)
+        given = call.with_parameters(parameters)
+        problems = tool.problems(given, is_secret=True, is_latent=is_latent, written=call.properties)
         if not problems:
             return None
         return self.failed(call, Failure("InvalidParameters", "; ".join(map(str, problems))), date)

@@ -22,6 +22,7 @@ from ..calls.call import (
     place_in,
     read_expressions,
     shape_problems,
+    written_place,
 )
 from ..calls.declarations import (
     Contract,
@@ -96,22 +97,22 @@ class _Reader:
         shapeless = shape_problems(raw, *at)
         if not isinstance(raw, dict):
             return None, shapeless
-        reads, unparsed = read_expressions(raw, *at)
+        name, tool = ("", None) if shapeless else (raw["_tool"], self.toolbox.tool(raw["_tool"]))
+        constants, inputs = (tool.constants, tool.inputs) if tool is not None else ({}, None)
+        properties = completed(raw, constants, inputs)
+        reads, unparsed = read_expressions(properties if inputs else raw, *at)
         if too_many := self._too_many(reads, at):
             reads, unparsed = (), too_many
-        name, tool = ("", None) if shapeless else (raw["_tool"], self.toolbox.tool(raw["_tool"]))
-        constants = tool.constants if tool is not None else {}
-        properties = completed(raw, constants)
         problems = [*meta_problems(properties)]
         unusable = _named_in(problems)
         runner, not_run = (_stand_in(name), ()) if shapeless else self._runner(name, tool, properties)
         usable = raw if name and not unusable else {**_without(raw, unusable), "_tool": name}
-        call = make_call(index, usable, _without(constants, unusable), runner, reads)
+        call = make_call(index, usable, _without(constants, unusable), runner, reads, inputs)
         problems += [*not_run, *self._instance_problems(call), *self._latent_problems(call)]
         if not shapeless:
             problems += self.toolbox.refusals(name, runner)
             held = {**properties, **call.standing_in()} if unusable else call.standing_in()
-            problems += self._schema_problems(tool, runner, held, _named_in(problems))
+            problems += self._schema_problems(tool, runner, held, _named_in(problems), properties)
         found = [*shapeless, *unparsed, *alias_problems(raw, *at), *_placed(problems, raw, at)]
         if "_instance" in unusable:  # wherever it belongs, it may write there; what it reads is not known
             call = replace(call, reads=(), scopes=())
@@ -158,7 +159,12 @@ class _Reader:
             return _stand_in(name), [Problem("/_delegate" if delegate else "/_activity", str(error), error.cause)]
 
     def _schema_problems(
-        self, tool: Tool | None, runner: Runner, held: Mapping[str, Any], known: frozenset[str]
+        self,
+        tool: Tool | None,
+        runner: Runner,
+        held: Mapping[str, Any],
+        known: frozenset[str],
+        written: Mapping[str, Any],
     ) -> Iterator[Problem]:
         """Problems by schemas, except of meta-properties that have other problems (`known`)."""
         if self.work_left < 0:
@@ -168,10 +174,11 @@ class _Reader:
             yield Problem("", f"{EXCEEDED}: this call and the calls after it were not validated by their tools")
             return
         is_latent, strict_meta = runner.executor is Executor.LATENT, self.toolbox.strict_meta
-        found = tool.problems(held, lenient=True, strict_meta=strict_meta, is_latent=is_latent) if tool else []
+        how: dict[str, Any] = {"strict_meta": strict_meta, "is_latent": is_latent, "written": written}
+        found = tool.problems(held, lenient=True, **how) if tool else []
         found = [one if one.pointer else replace(one, message=f"{tool.name}: {one.message}") for one in found if tool]
         unfit = _named_in(found)
-        pinned = self.toolbox.pin_problems(tool, runner, held)
+        pinned = self.toolbox.pin_problems(tool, runner, held, written)
         found += [problem for problem in pinned if not _named_in([problem]) & unfit]
         yield from (problem for problem in found if not _named_in([problem]) & known)
 
@@ -229,7 +236,7 @@ def _placed(problems: Iterable[Problem], raw: Mapping[str, Any], at: Pointer) ->
     for problem in problems:
         key, *below = segments(problem.pointer) or ("",)
         if not key.startswith("_"):
-            yield replace(problem, pointer=pointer(*at) + problem.pointer)
+            yield replace(problem, pointer=pointer(*at) + written_place(raw, problem.pointer))
         elif written := place_in(raw, key):
             yield replace(problem, pointer=pointer(*at, *written, *below))
         else:
@@ -496,7 +503,8 @@ def unawaited_problems(submission: Submission, calls: Iterable[Call]) -> Iterato
 def _obstacle_problem(obstacle: Unresolvable | Cycle, submission: Submission) -> Problem:
     """The problem of calls that cannot run, at its place in the submission (SPEC R6.2, R6.3)."""
     if isinstance(obstacle, Unresolvable):
-        return Problem(pointer(*submission.place(obstacle.call)) + obstacle.at, str(obstacle), obstacle)
+        at, raw = submission.place(obstacle.call), submission.text(obstacle.call)
+        return Problem(pointer(*at) + written_place(raw, obstacle.at), str(obstacle), obstacle)
     return Problem(pointer(*submission.place(obstacle.calls[0])), str(obstacle), obstacle)
 
 

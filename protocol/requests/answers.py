@@ -344,8 +344,9 @@ class _Reading:
         return AnswerError(None, "InvalidAnswer", problem.message, place)
 
     def _call_problems(self, index: int, call: Any) -> Sequence[Problem]:
-        """Problems of a call by the composed schema."""
-        return _call_checkers(self.request)[call["_tool"]].problems(call, "solution", "calls", index)
+        """Problems of a call by the composed schema; what is filled in anyway may be written, too (SPEC R12.4)."""
+        checker, inputs = _call_checkers(self.request)[call["_tool"]], self.request.tools[call["_tool"]].inputs
+        return checker.problems(inputs.inside.unasked(call) if inputs else call, "solution", "calls", index)
 
     def _output_problems(self, output: Any) -> Sequence[Problem]:
         """Problems of an output by the request's schema."""

@@ -64,7 +64,7 @@ def dependents(
     for one in places.values():
         there.add(one)
     left = {
-        position: read_expressions(call)[0]
+        position: read_expressions(_completed(request, call))[0]
         for position, call in calls.items()
         if isinstance(call, dict) and isinstance(call.get("_instance"), str | None)
     }
@@ -155,12 +155,17 @@ class _Readers:
         return (self._below if is_written_whole else self._at).get(key, ())
 
 
+def _completed(request: Request, call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call with what its tool pins."""
+    tool = request.tools.get(call["_tool"]) if isinstance(call.get("_tool"), str) else None
+    return completed(call, tool.constants, tool.inputs) if tool is not None else completed(call, {})
+
+
 def places_written(request: Request, call: Any) -> Iterator[Reference]:
     """The places that a call was to write, as far as they can be read."""
     if not isinstance(call, dict):
         return
-    tool = request.tools.get(call["_tool"]) if isinstance(call.get("_tool"), str) else None
-    path = completed(call, tool.constants if tool is not None else {}).get("_outputPath")
+    path = _completed(request, call).get("_outputPath")
     try:
         written = parse_output_path(path) if isinstance(path, str) else Expression(())
     except ExpressionError:

@@ -290,9 +290,13 @@ class _CallSchema:
         for one in _IN_ORDER:
             if one.role < metas.Role.RESULT:
                 yield from self._meta(one)
+        inside = self.tool.inputs.inside
         for name in self._named:
-            if not name.startswith("_"):
-                yield name, self._widening.value(joined(self._schemas_for(name)))
+            if not name.startswith("_") and name not in inside.texts:
+                said = joined(self._schemas_for(name))
+                if name in inside.deeper:
+                    said = self.tool.inputs.offered(said, inside.deeper[name])
+                yield name, self._widening.value(said)
         for name in self._named:
             if name.startswith("_") and name not in _OWN:
                 yield name, self._widening.data(joined(self._schemas_for(name)))
@@ -379,7 +383,8 @@ class _CallSchema:
         """The properties that a call must have, as far as they are shown."""
         asked = {name for part in self._parts for name in part.get("required", ())} | {"_tool"}
         asked |= {metas.ALIASES[name] for name in asked & metas.ALIASES.keys()}
-        asked -= {metas.RESULT, *self.tool.constants}
+        inside = self.tool.inputs.inside
+        asked -= {metas.RESULT, *self.tool.constants, *(name for name, one in inside.deeper.items() if one.is_made)}
         said = self._schemas_for("_outputPath")
         if self.tool.output_schema not in (None, True) and not any(map(self._admits_null, said)):
             asked |= {"_outputPath"} - self.tool.constants.keys()

@@ -10,13 +10,14 @@ refund(order: string, amount?: number) -> {refunded: number}
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeVar
 
 from .. import limits
+from ..calls.pins import NOTHING
 from ..calls.tools import Executor, Tool
 from ..errors import one_line
 from ..schemas import CompiledSchema, conjuncts, excerpt
@@ -147,7 +148,10 @@ def output_text(request: Request) -> str:
 def text_of(tool: Tool, result: CompiledSchema | None) -> str:
     """Lines that show a tool whose results have the schema `result`."""
     return "\n".join(
-        [_signature(tool, result), *(f"  {line}" for line in (*_descriptions_in(tool.document), *_pinned(tool)))]
+        [
+            _signature(tool, result),
+            *(f"  {line}" for line in (*_descriptions_in(tool.document, tool.inputs.inside.texts), *_pinned(tool))),
+        ]
     )
 
 
@@ -155,11 +159,12 @@ def _signature(tool: Tool, result: CompiledSchema | None) -> str:
     """The first line: name, parameters, and the type of the result where it is known."""
     parts = conjuncts((tool.document,), tool.document)
     required = {name for part in parts for name in part.get("required", ())}
-    properties = _properties(parts)
+    properties, inside = _properties(parts), tool.inputs.inside
+    shown = {name: tool.inputs.offered(one, inside.deeper.get(name, NOTHING)) for name, one in properties.items()}
     parameters = [
         f"{one_line(name)}{'' if name in required else '?'}: {type_text(schema, tool.document)}"
-        for name, schema in properties.items()
-        if not name.startswith("_")
+        for name, schema in (shown if inside.deeper else properties).items()
+        if not name.startswith("_") and name not in inside.texts
     ]
     if others := said_of_others(parts, properties):
         parameters.append(f"[name]: {type_text(joined(others), tool.document)}")
@@ -167,26 +172,28 @@ def _signature(tool: Tool, result: CompiledSchema | None) -> str:
     return f"{one_line(tool.name)}({', '.join(parameters)}){returns}"
 
 
-def _descriptions_in(document: Any) -> Iterator[str]:
+def _descriptions_in(document: Any, left_out: Container[str] = ()) -> Iterator[str]:
     """Descriptions of an object and of its properties."""
     parts = conjuncts((document,), document)
     yield from _described(parts)
     for name, schema in _properties(parts).items():
-        if not name.startswith("_"):
+        if not name.startswith("_") and name not in left_out:
             said = conjuncts((schema,), document)
             yield from (f"{one_line(name)}: {line}" for line in _described(said))
 
 
 def _pinned(tool: Tool) -> Iterator[str]:
-    """Line with the places and scopes that the tool pins."""
+    """Line with the parameters, places and scopes that the tool pins."""
     pins = [f"{word} {one_line(text)}" for word, text in _pins(tool)]
     if pins:
         yield "; ".join(pins)
 
 
 def _pins(tool: Tool) -> Iterator[tuple[str, str]]:
-    """Pinned places, scopes and lists, each with the word before it."""
+    """Pinned parameters, places, scopes and lists, each with the word before it."""
     constants = tool.constants
+    if given := [f"{name} = {text}" for name, text in tool.inputs.inside.listed()]:
+        yield "is given", ", ".join(given)
     if paths := tool.choices("_outputPath"):
         yield "writes", " or ".join(paths)
     if isinstance(scopes := constants.get("_scopes"), list) and scopes:

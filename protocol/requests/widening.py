@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from itertools import combinations, count
 from typing import Any, Final
 
+from ..calls.pins import pins_of
 from ..errors import segments, squeezed
 from ..paths import type_name
-from ..schemas.walk import DEFINITIONS, REFERENCES, Targets, Walk, referred, rewritten
+from ..schemas.walk import DEFINITIONS, REFERENCES, Targets, Walk, conjuncts, referred, rewritten
 
 REFERENCE: Final = {"type": "string", "pattern": "^†[^†{].*$"}
 """A reference, or an expression of several."""
@@ -117,7 +118,11 @@ class Widening:
         self._targets = Targets(self.document, self.definitions.schemas, self._free_name)
 
     def value(self, part: Any) -> Any:
-        """A schema, or a reference or a template in place of the value; and the same inside of it."""
+        """A schema, or a reference or a template in place of the value; and the same inside of it. Where it prescribes
+        expressions, these alone: what else it says is of the value (SPEC R4.1).
+        """
+        if (prescribed := self._prescribed(part)) is not None:
+            return prescribed
         if self._is_certain(part) or self._is_empty(part):
             return self.data(part)
         made = self.inside(part)
@@ -127,6 +132,21 @@ class Widening:
         branches = made["anyOf"] if made.keys() == {"anyOf"} else [made]
         template = [self.definitions.template()] if self.may_be_text(part) else []
         return {**spoken, "anyOf": [*branches, self.definitions.reference(), *template]}
+
+    def _prescribed(self, part: Any) -> dict[str, Any] | None:
+        """The schema of the expressions that a schema prescribes; None if it takes others, too."""
+        if not isinstance(part, dict):
+            return None
+        found: list[dict[str, Any]] = []
+        parts = conjuncts((part,), self.document)
+        for one in parts:
+            found += [pins] if (pins := pins_of(one)) else []
+            for branches in (one[keyword] for keyword in ("anyOf", "oneOf") if keyword in one):
+                each = [self._prescribed(branch) for branch in branches]
+                found += [{"anyOf": each}] if each and None not in each else []
+        described = next((one["description"] for one in parts if "description" in one), None)
+        said = {} if described is None else {"description": described}
+        return {**said, **joined(found)} if found else None
 
     def inside(self, part: Any) -> Any:
         """A schema, with references in place of values inside of what it speaks of, but not of all of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from contextlib import suppress
@@ -97,6 +98,42 @@ def test_any_order_gives_what_the_naive_evaluator_gives_where_the_order_does_not
     verdict = naive.evaluate(submission, TOOLS)
     compared(verdict, Driver(plan, FUNCTIONS, random=Random(seed)).run())
     compared(verdict, Driver(plan, FUNCTIONS).run())
+
+
+@given(submissions(), st.integers(0, 2**32), st.booleans())
+def test_r4_1_an_expression_does_the_same_whether_a_call_writes_it_or_its_tool_pins_it(
+    submission: dict[str, Any], seed: int, is_left_out: bool
+) -> None:
+    pinned, tool = with_a_pin(submission, seed, is_left_out=is_left_out)
+    assume(tool is not None and naive.is_deterministic(pinned))
+    assert naive.faults(pinned) == naive.faults(submission)
+    try:
+        plan = check_submission(pinned)
+    except Rejected:
+        with pytest.raises(Rejected):
+            check_submission(submission)
+        return
+    known, pin = check_submission(submission), f"pinned {tool}"
+    assert plan.edges == known.edges
+    verdict = naive.evaluate(pinned, {**TOOLS, pin: TOOLS[str(tool)]})
+    compared(verdict, Driver(plan, {**FUNCTIONS, pin: FUNCTIONS[str(tool)]}, random=Random(seed)).run())
+    assert verdict.statuses == naive.evaluate(submission, TOOLS).statuses
+
+
+def with_a_pin(submission: dict[str, Any], seed: int, *, is_left_out: bool) -> tuple[dict[str, Any], str | None]:
+    """The submission with a tool of its own for one of its calls, which pins an expression; and what that tool was."""
+    made = copy.deepcopy(submission)
+    calls = made["solution"]["calls"] if "solution" in made else made["context"][-1]["calls"]
+    able = [one for one in calls if naive.is_expression(one.get("value")) and one["_tool"] != "number"]
+    if not able:
+        return made, None
+    chosen = Random(seed).choice(able)
+    tool, text = chosen["_tool"], chosen["value"]
+    if is_left_out and "_each" not in chosen:
+        del chosen["value"]
+    chosen["_tool"] = f"pinned {tool}"
+    made["tools"] = {**made["tools"], chosen["_tool"]: {"type": "object", "properties": {"value": {"const": text}}}}
+    return made, tool
 
 
 @given(submissions(), st.integers(0, 2**32))

@@ -84,7 +84,7 @@ class People:
             return self._decide(id_, Ruling(Verdict.APPROVED), by, found)
         known, tool, snapshot = self._call(id_)
         given = dict(parameters) if parameters is not None else None
-        problems = list(self._misfits(given, known, tool)) if given is not None else []
+        problems = list(self._misfits(given, known, tool, snapshot)) if given is not None else []
         if problems := [*problems, *(scope_problems(scopes, known, snapshot) if scopes is not None else ())]:
             raise Rejected(problems)
         chosen = dict.fromkeys(map(read_scope, scopes)) if scopes is not None else None
@@ -265,13 +265,23 @@ class People:
             raise NotHeld(_not_held(id_))
         return call, run.definition.tools.get(call.tool), held[-1]
 
-    def _misfits(self, parameters: Mapping[str, Any], call: Call, tool: Tool | None) -> Iterator[Problem]:
-        """List what is wrong with other parameters for a call (SPEC R4.1): they are values, without references."""
+    def _misfits(
+        self, parameters: Mapping[str, Any], call: Call, tool: Tool | None, shown: Snapshot
+    ) -> Iterator[Problem]:
+        """List what is wrong with other parameters for a call (SPEC R4.1): they are values, without references, so
+        those of which its tool prescribes where they come from stay as they were shown.
+        """
         if unfit := list(self._unfit(parameters)):
             yield from unfit
             return
         meta = [key for key in parameters if key.startswith("_")]
         yield from (Problem(pointer(key), "is no parameter: only these can be changed") for key in meta)
+        pinned = sorted(tool.inputs.parameters) if tool is not None else ()
+        for name in (one for one in pinned if parameters.get(one) != shown.parameters.get(one)):
+            at = pointer(name) if name in parameters else ""
+            yield Problem(
+                at, f"the tool prescribes where {name} comes from: leave it as it was shown, or reject the call"
+            )
         if tool is not None and not meta:
             yield from parameter_problems(call, parameters, tool)
 

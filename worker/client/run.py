@@ -144,9 +144,9 @@ class ReadableRun(Generic[OutputT]):
         """
         reference = self._place(path, instance)
         with redis_errors(self._settings):
-            seen = self._store.seen(instance, at)
+            seen, tools = self._store.seen(instance, at), self._store.definition().tools
         logged = [Logged(entry.id, entry.message or {}, entry.call) for entry in seen]
-        return explain(reference, logged, instance=instance)
+        return explain(reference, logged, instance=instance, tools=tools)
 
     def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:
         """Why there is no value: the calls that may write it, how they ended, and which place was probably meant.

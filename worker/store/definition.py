@@ -83,8 +83,9 @@ def _told(call: Call) -> list[list[str]]:
 def _call(
     tools: Mapping[str, Tool], index: int, raw: Mapping[str, Any], executor: str, name: str, told: Sequence[str] = ()
 ) -> Call:
-    constants = tools[raw["_tool"]].constants if raw["_tool"] in tools else {}
-    call = make_call(index, raw, constants, Runner(Executor(executor), name))
+    tool = tools.get(raw["_tool"])
+    constants, inputs = (tool.constants, tool.inputs) if tool is not None else ({}, None)
+    call = make_call(index, raw, constants, Runner(Executor(executor), name), inputs=inputs)
     return replace(call, prompt_labels=frozenset(told)) if told else call
 
 

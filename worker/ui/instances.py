@@ -233,7 +233,7 @@ def place(run: OpenedRun) -> dict[str, Any]:
         raise BadQuery(f"path: {error}") from None
     seen = run.store.seen(instance, at)
     logged = [Logged(entry.id, entry.message or {}, entry.call) for entry in seen]
-    explained = explain(reference, logged, instance=instance)
+    explained = explain(reference, logged, instance=instance, tools=run.definition.tools)
     calls = _calls(run, instance)
     sight = sights(
         reference,

@@ -54,6 +54,8 @@ class World:
     functions: Mapping[str, Function]
     written: dict[str | None, list[Step]] = field(default_factory=dict)
     """What calls have written, by instance."""
+    texts: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = field(default_factory=list)
+    """Calls in which a tool fills in what it pins, and how they were handed in."""
 
     @property
     def context(self) -> list[Any]:
@@ -66,7 +68,21 @@ class World:
         return list(dict.fromkeys(m["_instance"] for m in self.context if "_instance" in m))
 
     def lanes(self) -> dict[str | None, dict[int, dict[str, Any]]]:
-        """The calls of each lane by index."""
+        """The calls of each lane by index, with what their tools pin (SPEC R4.1)."""
+        lanes = self._as_handed_in()
+        return {name: {index: self._completed(call) for index, call in own.items()} for name, own in lanes.items()}
+
+    def handed_in(self, call: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A call without what its tool pins."""
+        return next((raw for made, raw in self.texts if made is call), call)
+
+    def _completed(self, call: dict[str, Any]) -> dict[str, Any]:
+        made: dict[str, Any] = pinned(self.submission.get("tools", {}).get(call["_tool"], {}), call)
+        if made != call:
+            self.texts.append((made, call))
+        return made
+
+    def _as_handed_in(self) -> dict[str | None, dict[int, dict[str, Any]]]:
         if "solution" in self.submission:
             calls = enumerate(self.submission["solution"]["calls"])
             lanes: dict[str | None, dict[int, dict[str, Any]]] = {None: {}, **{name: {} for name in self.instances}}
@@ -121,6 +137,19 @@ class World:
     def _given(self, instance: str | None) -> list[Step]:
         steps = [step_of(m) for m in self.context if m.get("_instance") == instance]
         return [step for step in steps if step is not None]
+
+
+def pinned(schema: Mapping[str, Any], value: Any) -> Any:
+    """A value with the expressions that a schema pins and that it leaves out: only `properties` is understood."""
+    if not isinstance(value, dict):
+        return value
+    made = dict(value)
+    for name, below in schema.get("properties", {}).items():
+        if name in made:
+            made[name] = pinned(below, made[name])
+        elif not name.startswith("_") and is_expression(below.get("const")):
+            made[name] = below["const"]
+    return made
 
 
 Calls = Mapping[int, Mapping[str, Any]]
@@ -226,7 +255,7 @@ def _run_call(world: World, instance: str | None, call: Mapping[str, Any]) -> st
 
 def _note_error(world: World, instance: str | None, call: Mapping[str, Any]) -> None:
     """Only whose error it is: the naive evaluator has no words for most."""
-    world.written.setdefault(instance, []).append(Step(ERROR, "set", {"call": call}))
+    world.written.setdefault(instance, []).append(Step(ERROR, "set", {"call": world.handed_in(call)}))
 
 
 def _ended(world: World, instance: str | None, call: Mapping[str, Any]) -> str:
