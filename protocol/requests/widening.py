@@ -18,7 +18,7 @@ from typing import Any, Final
 from ..calls.pins import pins_of
 from ..errors import segments, squeezed
 from ..paths import type_name
-from ..schemas.walk import DEFINITIONS, REFERENCES, Targets, Walk, conjuncts, referred, rewritten
+from ..schemas.walk import DEFINITIONS, REFERENCES, Targets, Walk, conjuncts, reachable, referred, rewritten
 
 REFERENCE: Final = {"type": "string", "pattern": "^†[^†{].*$"}
 """A reference, or an expression of several."""
@@ -111,6 +111,7 @@ class Widening:
     definitions: Definitions
 
     def __post_init__(self) -> None:
+        self._has_pins = any(pins_of(part) for _, part in reachable(self.document))
         self._is_empty = Walk(self._takes_nothing, cyclic=False)
         self._admits = Walk(self._takes_every_text, cyclic=False)
         self.may_be_text = Walk(self._takes_some_text, cyclic=False)
@@ -134,16 +135,16 @@ class Widening:
         return {**spoken, "anyOf": [*branches, self.definitions.reference(), *template]}
 
     def _prescribed(self, part: Any) -> dict[str, Any] | None:
-        """The schema of the expressions that a schema prescribes; None if it takes others, too."""
-        if not isinstance(part, dict):
+        """The schema of the expressions that a schema prescribes, itself or by each of its choices; None if it takes
+        others, too. Choices inside of choices are not looked into: they may be shared, and so very many.
+        """
+        if not self._has_pins or not isinstance(part, dict):
             return None
-        found: list[dict[str, Any]] = []
         parts = conjuncts((part,), self.document)
-        for one in parts:
-            found += [pins] if (pins := pins_of(one)) else []
-            for branches in (one[keyword] for keyword in ("anyOf", "oneOf") if keyword in one):
-                each = [self._prescribed(branch) for branch in branches]
-                found += [{"anyOf": each}] if each and None not in each else []
+        found = list(filter(None, map(pins_of, parts)))
+        for branches in (one[keyword] for one in parts for keyword in ("anyOf", "oneOf") if keyword in one):
+            each = [list(filter(None, map(pins_of, conjuncts((branch,), self.document)))) for branch in branches]
+            found += [{"anyOf": list(map(joined, each))}] if each and all(each) else []
         described = next((one["description"] for one in parts if "description" in one), None)
         said = {} if described is None else {"description": described}
         return {**said, **joined(found)} if found else None
