@@ -473,6 +473,8 @@ INVALID_CALLS_MOST_LISTED: Final = 100
 MOST_DIGITS: Final = 4_000
 MOST_BROKEN: Final = 1_000
 """Texts that begin like JSON and are none, and are passed over."""
+MOST_WITH_ASIDES: Final = 3
+"""Texts that are passed over until none is looked at any more for comments, since that reads all that follows."""
 MOST_PASSED: Final = 3
 """Length of such texts together, as a multiple of the whole text."""
 READING_MOST_LOOKED_UP: Final = 100_000

@@ -444,18 +444,15 @@ def declares_tools(definition: Mapping[str, Any]) -> bool:
     return bool(definition.get("tools")) or any(message.get("type") == "tool" for message in context)
 
 
-def unawaited_problem(call: Call, delegates: Mapping[str, Any], *, is_request: bool) -> str | None:
-    """What is wrong with a call without an output path whose delegate is answered by a run, or by a model in a request:
-    both are counted with their result (SPEC R9.3, R13.3). `delegates` are the definitions.
+def unawaited_problem(call: Call, delegates: Mapping[str, Any]) -> str | None:
+    """What is wrong with a call without an output path whose delegate is answered by a run, which counts with its
+    result (SPEC R9.3). `delegates` are the definitions.
     """
     if not call.is_fire_and_forget or call.runner.executor is not Executor.DELEGATE:
         return None
     name = call.runner.name
     if declares_tools(delegates.get(name, {})):
         return f"delegate {name!r} has tools, and is a run: give the call an _outputPath"
-    if is_request and (name in delegates or name == ANONYMOUS):
-        why = "is answered by a model, whose tokens are counted with its result"
-        return f"delegate {name!r} {why}: give the call an _outputPath"
     return None
 
 

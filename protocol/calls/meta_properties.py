@@ -77,6 +77,9 @@ class Offer(Protocol):
     def instance(self, said: Sequence[Any]) -> Any:
         """The schema of the names of instances."""
 
+    def path(self, said: Sequence[Any]) -> Any:
+        """The schema of output paths, by the tool."""
+
     def scopes(self, said: Sequence[Any]) -> Any:
         """The schema of scopes that the code admits."""
 
@@ -227,7 +230,7 @@ META_PROPERTIES: Final = (
     MetaProperty("_tool", Role.TOOL, problems=None),
     MetaProperty(
         "_outputPath", Role.PLACE, problems=_path_problems, field="output", parse=parse_output_path, is_filled_in=True,
-        offered=lambda offer, said: _choice(offer.places) or (offer.data(said) if said else offer.reference()),
+        offered=lambda offer, said: _choice(offer.places) or (offer.path(said) if said else offer.reference()),
     ),
     MetaProperty(
         "_outputMethod", Role.PLACE, problems=_method_problems, field="method", parse=Method, is_filled_in=True,

@@ -306,6 +306,11 @@ class Tool:
         problems = whole.problems(call, lenient=lenient, known=call if is_secret else None)
         return _under_newer_names(problems) if problems else []
 
+    def spellings(self, path: Any) -> list[Any]:
+        """An output path as the schema names it, and each of its places; none where the schema says nothing of it."""
+        is_said = isinstance(path, str) and self.names("_outputPath")
+        return [self._named_paths.named(path), *self._named_paths.places(path)] if is_said else []
+
     def work(self, properties: Mapping[str, Any]) -> int:
         """The units of work that it can take to hold a call against the schema, and to list what is wrong with it.
 

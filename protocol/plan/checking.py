@@ -493,9 +493,8 @@ def _misfits(
 
 def unawaited_problems(submission: Submission, calls: Iterable[Call]) -> Iterator[Problem]:
     """Calls without an output path that need one, as far as the submission holds the definitions of their delegates."""
-    is_request = submission.is_request or submission.is_in_loop
     for call in calls:
-        text = unawaited_problem(call, submission.delegates, is_request=is_request)
+        text = unawaited_problem(call, submission.delegates)
         if text is not None:
             yield Problem(pointer(*submission.place(call.index)), text)
 

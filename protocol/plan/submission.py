@@ -522,7 +522,7 @@ def decode(data: bytes, limits: Limits | None = None) -> Any:
         try:
             return _loads(data)
         except json.JSONDecodeError as error:
-            plain = _without_comments(error.doc)
+            plain = without_comments(error.doc)
             if plain == error.doc:
                 raise
             return _loads(plain)
@@ -538,12 +538,16 @@ def _loads(data: bytes | str) -> Any:
     return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
 
 
-def _without_comments(text: str) -> str:
-    """The text with spaces for comments and for commas before a closing bracket. Raises `Rejected`."""
+def without_comments(text: str, *, is_whole: bool = True) -> str:
+    """The text with spaces for comments and for commas before a closing bracket. Raises `Rejected` for a comment that
+    does not end; where there is more in the text than a JSON value, that stays as it is.
+    """
 
     def blank(found: re.Match[str]) -> str:
         what = found[0]
         if what.startswith("/*") and (len(what) < 4 or not what.endswith("*/")):
+            if not is_whole:
+                return what
             line = text.count("\n", 0, found.start()) + 1
             raise Rejected([Problem("", f"not JSON: the comment that begins in line {line} is not closed")])
         return re.sub(r"[^\r\n]", " ", what) if what.startswith("/") or what == "," else what

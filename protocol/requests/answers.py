@@ -13,7 +13,8 @@ from functools import cached_property, lru_cache, partial
 from itertools import groupby
 from typing import Any, Final
 
-from ..calls.call import Call
+from ..calls.call import Call, completed
+from ..calls.tools import Tool
 from ..errors import Problem, Rejected, pointer, segments
 from ..limits import (
     ANSWERS_MOST_MENDED,
@@ -40,6 +41,7 @@ from ..state.context import Context
 from .invalid_calls import (
     call_in_text,
     dependents,
+    path_slips,
     slips_in,
     with_json_meant,
     with_likenesses,
@@ -50,6 +52,7 @@ from .reading import (
     ARGUMENTS,
     Unreadable,
     arguments_problem,
+    bare_calls,
     find_answer,
     missing,
     output_problem,
@@ -181,9 +184,11 @@ def _read_object(request: Request, answer: str | Mapping[str, Any]) -> dict[str,
     if isinstance(answer, str):
         return find_answer(answer, is_lenient=True)
     value = plain(answer, request.known.limits)
-    if not isinstance(value, dict) or not value.keys() & set(ANSWER_KEYS):
+    if isinstance(value, dict) and value.keys() & set(ANSWER_KEYS):
+        return value
+    if (calls := bare_calls(value)) is None:
         raise Unreadable(missing())
-    return value
+    return {"calls": calls}
 
 
 @dataclass(frozen=True)
@@ -205,13 +210,14 @@ class _Reading:
         if value is not read and (problem := next(value_problems(value, limits), None)) is not None:
             errors = (*errors, AnswerError(None, "InvalidAnswer", str(problem), ""))
             value, unread, unfit, unfit_texts = {"calls": [], "output": None}, [], [], []
-        value = with_places(self.request, without_nulls(self.request, value), self.first)
+        value = without_nulls(self.request, with_places(self.request, value, self.first))
         found = [*errors, *(self._error(problem, value) for problem in self._shape_problems(value))]
         calls = value.get("calls")
         left = dict(enumerate(calls if isinstance(calls, list) else []))
         output = value.get("output")
         problems = [problem for problem in (*unfit, *unfit_texts, *unread) if _call_of(problem) is not None]
         problems += slips_in(self.request, self.messages, self._context, left, output, self._at_work)
+        problems += path_slips(self.request, left)
         problems += call_in_text(self.request, output) if isinstance(output, str) else ()
         if output is not None and not any(_call_of(problem) == "output" for problem in problems):
             problems += self._output_problems(output)
@@ -336,17 +342,28 @@ class _Reading:
                 return AnswerError(None, "InvalidCall", problem.message, place)
             found = with_reference_meant(call, at[3:]) or (with_json_meant(call, at[3:]) if is_mended else None)
             is_known = call.get("_tool") in self.request.tools
-            check = partial(self._call_problems, about)
+            check = partial(self._composed_problems, about)
             return AnswerError(call, "InvalidCall", _corrected(problem, found if is_known else None, check), place)
         if about == "output":
             found = with_json_meant(value["output"], at[2:]) if is_mended else None
             return AnswerError(None, "InvalidOutput", _corrected(problem, found, self._output_problems), place)
         return AnswerError(None, "InvalidAnswer", problem.message, place)
 
-    def _call_problems(self, index: int, call: Any) -> Sequence[Problem]:
+    def _composed_problems(self, index: int, call: Any) -> Sequence[Problem]:
         """Problems of a call by the composed schema; what is filled in anyway may be written, too (SPEC R12.4)."""
         checker, inputs = _call_checkers(self.request)[call["_tool"]], self.request.tools[call["_tool"]].inputs
         return checker.problems(inputs.inside.unasked(call) if inputs else call, "solution", "calls", index)
+
+    def _call_problems(self, index: int, call: Any) -> Sequence[Problem]:
+        """Problems of a call that a submission may have: it has a property that its tool does not offer, or a reference
+        where the composed schema takes none.
+        """
+        tool = self.request.tools[call["_tool"]]
+        offered = as_offered(tool, call)
+        found = self._composed_problems(index, offered)
+        for path in tool.spellings(call.get("_outputPath")) if found else ():
+            found = min(found, self._composed_problems(index, {**offered, "_outputPath": path}), key=len)
+        return [problem for problem in found if not _is_of_meta_property(problem, offered)]
 
     def _output_problems(self, output: Any) -> Sequence[Problem]:
         """Problems of an output by the request's schema."""
@@ -360,6 +377,26 @@ def _corrected(problem: Problem, found: tuple[Any, str] | None, check: Callable[
     if found is None or any(one.pointer == problem.pointer for one in check(found[0])):
         return problem.message
     return found[1]
+
+
+# One grammar: what a model may write in a call is what a submission may say (SPEC R12.4).
+#
+# A call that the rules of submissions admit is held against the composed schema as that would have it: it says nothing
+# that is said anyway, and what it says of meta-properties, in whatever spelling, those rules have judged.
+
+
+def as_offered(tool: Tool, call: Mapping[str, Any]) -> dict[str, Any]:
+    """A valid call under the names of today, without the meta-properties that change nothing: those that equal what its
+    tool pins, and a `_gather` of false.
+    """
+    pinned = {**tool.constants, "_gather": False}
+    properties = completed(call, {})
+    return {key: value for key, value in properties.items() if key not in pinned or value != pinned[key]}
+
+
+def _is_of_meta_property(problem: Problem, call: Mapping[str, Any]) -> bool:
+    name = next(iter(segments(problem.pointer)[3:]), "")
+    return name.startswith("_") and name in call
 
 
 @lru_cache(maxsize=16)

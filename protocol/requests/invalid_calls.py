@@ -220,6 +220,24 @@ def slips_in(
                 break  # the call does not run by one of them
 
 
+def path_slips(request: Request, calls: Mapping[int, Any]) -> Iterator[Problem]:
+    """Output paths of an answer without a dagger that begin with a kind, and so would lead into the state; unless their
+    tools name them.
+    """
+    for position, call in calls.items():
+        text = call.get("_outputPath") if isinstance(call, dict) else None
+        tool = (
+            request.tools.get(call["_tool"]) if isinstance(text, str) and isinstance(call.get("_tool"), str) else None
+        )
+        if tool is None or text in tool.choices("_outputPath"):
+            continue
+        for part in map(str.strip, _OPERATORS.split(text)[::2]):
+            if named_by(part) is not None or part.partition(".")[0] in DATA_TYPES:
+                why = f"without † {shortened(part)} is a place inside of the state"
+                yield Problem(pointer("solution", "calls", position, "_outputPath"), why)
+                break
+
+
 def _placeholder(request: Request, calls: Mapping[int, Any], where: Sequence[str | int], text: str) -> NearMiss | None:
     """The slip in a text that means the result of an earlier call; only in a call with effects."""
     match where:

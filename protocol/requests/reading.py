@@ -14,30 +14,37 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from .. import limits
 from ..calls.meta_properties import RESULT
 from ..errors import Problem, no_json, pointer, repeated_key
 from ..paths import parts_of
+from ..plan.submission import without_comments
 from ..schemas import compiled, excerpt
 from ..schemas.walk import Schema, applied, normalized, parts_at
 from .schema import Request
 from .tool_texts import OUTPUT, Function
 
+T = TypeVar("T")
+
 ANSWER_KEYS: Final = ("calls", "output")
 """Keys of an answer; an object with one of them is taken for it."""
 _THINKING: Final = ("<think>", "</think>")
 _STOP: Final = re.compile(r"[{\[]|</?think>")
-_BEGINS: Final = re.compile(r'\{\s*["}]|\[\s*[\[{]')
+_BEGINS: Final = re.compile(r'\{\s*(?:["}]|/[/*])|\[\s*(?:[\[{]|/[/*])')
 """What begins like JSON that may hold an answer; other brackets belong to the words around it."""
 _MARK: Final = re.compile(r'["{}\[\]]')
 _STRING_END: Final = re.compile(r'"|\\.?', re.DOTALL)
 _LEFT_OUT: Final = ("...", "…")
 """Signs for omitted content: a text with one shows the shape of an answer, and is none."""
 _PAIRS: Final = {"}": "{", "]": "["}
+_ASIDES: Final = frozenset("/}],")
+"""Where reading JSON stops at a comment, or at a comma before a closing bracket."""
+_AROUND: Final = re.compile(r"\A.*</think>|<think>.*?(?:</think>|\Z)|```[a-zA-Z]*", re.DOTALL)
+"""What may stand around a call, or a list of calls, that is the whole answer."""
 
 
 class Unreadable(ValueError):
@@ -45,13 +52,32 @@ class Unreadable(ValueError):
 
 
 def decoded(text: str, *, is_lenient: bool = False) -> Any:
-    """The value of a JSON text that is nothing else. Raises `Unreadable`. Where it is lenient, numbers that cannot be
-    kept are read all the same: only the part that holds one is refused (SPEC R4.1).
+    """The value of a JSON text that is nothing else, but for comments and commas before a closing bracket. Raises
+    `Unreadable`. Where it is lenient, numbers that cannot be kept are read all the same: only the part that holds one
+    is refused (SPEC R4.1).
     """
+    decoder = _LENIENT if is_lenient else _DECODER
     try:
-        return (_LENIENT if is_lenient else _DECODER).decode(text)
+        return _read(text, decoder.decode)
     except (ValueError, RecursionError) as error:
         raise _not_json(error) from None
+
+
+def _read(text: str, read: Callable[[str], T]) -> T:
+    """Read a JSON text; without comments and commas before a closing bracket if it stops there (SPEC R12.4)."""
+    try:
+        return read(text)
+    except json.JSONDecodeError as error:
+        if text[error.pos : error.pos + 1] not in _ASIDES or (plain := without_comments(text, is_whole=False)) == text:
+            raise
+        return read(plain)
+
+
+def bare_calls(value: Any) -> list[Any] | None:
+    """The calls that a call, or a list of calls, is as an answer; None where it is neither (SPEC R12.4)."""
+    calls = [value] if isinstance(value, dict) else value
+    is_list = isinstance(calls, list) and bool(calls)
+    return calls if is_list and all(isinstance(call, dict) and "_tool" in call for call in calls) else None
 
 
 def find_answer(text: str, keys: Collection[str] = ANSWER_KEYS, *, is_lenient: bool = False) -> dict[str, Any]:
@@ -74,19 +100,21 @@ def _found(text: str, keys: Collection[str], decoder: json.JSONDecoder) -> list[
     """All occurrences of the object, each with its start and end."""
     found: list[tuple[dict[str, Any], int, int]] = []
     at, left, broken = 0, limits.MOST_PASSED * len(text), 0
+    bare: list[tuple[list[Any], int, int]] = []
     while (stop := _STOP.search(text, at)) is not None and left > 0 and broken < limits.MOST_BROKEN:
         at = stop.start()
         if stop[0] in _THINKING:
             end = text.find(_THINKING[1], at)
             if stop[0] == _THINKING[1]:
                 found.clear()  # it began in the prompt
+                bare.clear()
             at = len(text) if end < 0 else end + len(_THINKING[1])
         elif not _BEGINS.match(text, at):
             at += 1
         else:
             start = at
             try:
-                value, at = decoder.raw_decode(text, start)
+                value, at = _value_at(text, start, decoder, may_have_asides=broken < limits.MOST_WITH_ASIDES)
             except (ValueError, RecursionError) as error:
                 behind = _end_of(text, at)
                 if not _is_shape(text, error) and _names(text[at:behind], keys):
@@ -95,14 +123,40 @@ def _found(text: str, keys: Collection[str], decoder: json.JSONDecoder) -> list[
                 at = at + 1 if behind is None else behind
                 broken += 1
             else:
-                found += [(value, start, at)] if isinstance(value, dict) and value.keys() & set(keys) else []
+                if isinstance(value, dict) and value.keys() & set(keys):
+                    found.append((value, start, at))
+                elif "calls" in keys and (calls := bare_calls(value)) is not None:
+                    bare.append((calls, start, at))
     if stop is not None:
         raise Unreadable("too much of it begins like JSON and is none")
+    if not found and len(bare) == 1:
+        calls, start, end = bare[0]
+        if not _AROUND.sub("", without_comments(text[:start] + text[end:], is_whole=False)).strip():
+            return [({"calls": calls}, start, end)]
     if not found:
         raise Unreadable(missing(keys) if text.strip() else f"it is empty; {expected(keys)}")
     if any(_compact(each) != _compact(found[0][0]) for each, *_ in found[1:]):
         raise Unreadable(f"it has {len(found)} different objects with {_either(keys)}: write one")
     return found
+
+
+def _value_at(text: str, at: int, decoder: json.JSONDecoder, *, may_have_asides: bool) -> tuple[Any, int]:
+    """The JSON value that begins there, and where it ends; it may have comments, and commas before a closing bracket.
+    Raises `ValueError`, `RecursionError`.
+    """
+    try:
+        return decoder.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        if not may_have_asides or text[error.pos : error.pos + 1] not in _ASIDES:
+            raise
+        rest = text[at:]
+        if (plain := without_comments(rest, is_whole=False)) == rest:
+            raise
+        try:
+            value, size = decoder.raw_decode(plain)
+        except json.JSONDecodeError as other:
+            raise json.JSONDecodeError(other.msg, text, at + other.pos) from None
+        return value, at + size
 
 
 def _end_of(text: str, at: int) -> int | None:
@@ -228,7 +282,7 @@ class FunctionAnswer:
 
     def call(self, name: str, arguments: str) -> str:
         """Add a call of a function, whose arguments are a JSON text; return the text that it adds to the answer."""
-        text = arguments.strip() or ("" if name in self._with_parameters else "{}")
+        text = plain_json(arguments.strip()) or ("" if name in self._with_parameters else "{}")
         tool = self._tools.get(name, name)
         if tool is None:
             self._take_output(text)
@@ -256,6 +310,19 @@ class FunctionAnswer:
             self._unread = text
         else:
             self._output = written
+
+
+def plain_json(text: str) -> str:
+    """A text without the comments, and commas before a closing bracket, that alone keep it from being JSON."""
+
+    def checked(plain: str) -> str:
+        _LENIENT.decode(plain)
+        return plain
+
+    try:
+        return _read(text, checked)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _has_parameters(function: Function) -> bool:
@@ -369,8 +436,15 @@ def value_without_nulls(schema: Any, value: Any) -> Any:
     return _cleaned(value, normalized(schema))
 
 
+def is_forgotten(request: Request, call: Mapping[str, Any]) -> bool:
+    """Whether a call says that its result goes nowhere: by an `_outputPath` of null, where calls without one are given
+    a place of their own, and no wire sends null for what is left out (SPEC R12.4, R12.6).
+    """
+    return request.may_say_null and "_outputPath" in call and call["_outputPath"] is None
+
+
 def _call_without(request: Request, call: Any) -> Any:
-    """A call; its meta-properties are never null but for `_output`."""
+    """A call; its meta-properties are never null but for `_output`, and for the place of a result that goes nowhere."""
     tool = request.tools.get(call["_tool"]) if isinstance(call, dict) and isinstance(call.get("_tool"), str) else None
     if tool is None:
         return call
@@ -379,7 +453,8 @@ def _call_without(request: Request, call: Any) -> Any:
         for key, value in call.items()
         if value is not None or not key.startswith("_") or key in ("_tool", RESULT)
     }
-    return _cleaned(kept, tool.document)
+    cleaned = _cleaned(kept, tool.document)
+    return {**cleaned, "_outputPath": None} if is_forgotten(request, call) else cleaned
 
 
 def _cleaned(value: Any, schema: Schema) -> Any:

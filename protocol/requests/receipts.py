@@ -8,14 +8,16 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, Final
 
+from ..calls.call import Call
 from ..errors import one_line
 from ..messages import ERROR, Message, kind_of
+from ..paths import MISSING
 from ..schemas import CompiledSchema
 from . import texts
 from .data_blocks import compact, cut, shown_error, written_blocks
-from .reading import ARGUMENTS
+from .reading import ARGUMENTS, is_forgotten
 from .schema import Request, compose
-from .tool_texts import OUTPUT, function_name, wire_names
+from .tool_texts import OUTPUT, function_name, result_of, wire_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,21 @@ def ended(fate: Fate) -> str:
     return f"{fate.fate}{path}{reason}"
 
 
+def note_on(request: Request, call: Call) -> str | None:
+    """What a receipt says of a call that has ended well: that its result was known and is not kept (SPEC R12.4)."""
+    if call.output is not None:
+        return None
+    tool = request.tools.get(call.tool)
+    result = result_of(request, tool) if tool is not None else None
+    is_known = call.given is not MISSING or (result is not None and result.document != {"type": "null"})
+    return texts.NOT_KEPT if is_known else None
+
+
 # Own places: where the result of a call goes that a model has made as a function, and has given no place (SPEC R12.4).
 #
 # Whoever calls a function expects its result. So such a call is not sent and forgotten: what it brings is written to
 # `†result.c3`, for the call with the index 3, and shown to the model under that name. A tool that pins its places keeps
-# them.
+# them; a call whose `_outputPath` is null says that nobody wants its result.
 
 _KIND: Final = "result"
 
@@ -86,11 +98,12 @@ def as_written(request: Request, call: Any, index: int) -> Any:
 
 def _needs_one(request: Request, call: Any) -> bool:
     is_call = isinstance(call, dict) and isinstance(call.get("_tool"), str)
-    return is_call and "_outputPath" not in call and call["_tool"] in _free(request)
+    has_none = is_call and call.get("_outputPath") is None and not is_forgotten(request, call)
+    return has_none and call["_tool"] in free_tools(request)
 
 
 @lru_cache(maxsize=16)
-def _free(request: Request) -> frozenset[str]:
+def free_tools(request: Request) -> frozenset[str]:
     """Tools whose results may be written to an own place."""
     composed, place = compose(request), own_place(request, 0)
     schema, found = CompiledSchema(composed), set()

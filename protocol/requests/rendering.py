@@ -110,7 +110,7 @@ def render(request: Request) -> list[ChatMessage]:
     topics = {"has_instances": bool(request.instances), "has_lists": has_lists, "is_lazy": request.is_lazy}
     shown = properties_of_calls(first_schema(request))
     if request.is_native:
-        text = texts.calling(shown, speaks=request.may_be_text, **topics)
+        text = texts.calling(shown, speaks=request.may_be_text, forgets=request.may_say_null, **topics)
     else:
         tools = [tool_text(request, tool) for tool in request.tools.values()]
         text = texts.opening(tools, output_text(request), shown, **topics)

@@ -54,6 +54,8 @@ class Request:
     """Whether its tools go as functions of the provider's own tool calling (SPEC R12.6)."""
     has_texts: bool = False
     """Whether its model may be held to a schema with texts in place of what it cannot express (see `worker.agent`)."""
+    sends_nulls: bool = False
+    """Whether its model may have to write null for each property that it leaves out."""
     is_child: bool = False
     """Whether the request is a delegate's: the top-level names of its input then come from the parent, as the
     delegate's parameters do.
@@ -78,6 +80,11 @@ class Request:
     def is_lazy(self) -> bool:
         """Whether the model only plans (SPEC R13.7): calls that name no instance run once in each."""
         return self.submission.is_lazy
+
+    @property
+    def may_say_null(self) -> bool:
+        """Whether a call says by an `_outputPath` of null that its result goes nowhere (SPEC R12.4)."""
+        return self.is_native and not self.sends_nulls
 
     @cached_property
     def model_trust(self) -> ToolTrust:
@@ -385,9 +392,6 @@ class _CallSchema:
         asked |= {metas.ALIASES[name] for name in asked & metas.ALIASES.keys()}
         inside = self.tool.inputs.inside
         asked -= {metas.RESULT, *self.tool.constants, *(name for name, one in inside.deeper.items() if one.is_made)}
-        said = self._schemas_for("_outputPath")
-        if self.tool.output_schema not in (None, True) and not any(map(self._admits_null, said)):
-            asked |= {"_outputPath"} - self.tool.constants.keys()
         return frozenset(asked)
 
     @cached_property
@@ -395,6 +399,15 @@ class _CallSchema:
         """Whether a model gives the result: no code is registered, and none can be chosen (SPEC R4.2)."""
         choosing = any(self.tool.choices(name) for name in ("_delegate", "_activity"))
         return not choosing and self.request.runner(self.tool).executor is Executor.LATENT
+
+    def path(self, said: Sequence[Any]) -> Any:
+        """Schema of an output path by the tool: where it lists places for a tool with code, all of them together as
+        well, among which the code then chooses (SPEC R4.1).
+        """
+        schema = self.data(said)
+        listed = schema.get("enum", ()) if isinstance(schema, dict) and not self._is_latent else ()
+        whole = " || ".join(map(str, listed))
+        return schema if len(listed) < 2 or _refuses_path(self.tool, whole) else {**schema, "enum": [*listed, whole]}
 
     def scopes(self, said: Sequence[Any]) -> Any:
         """Schema of scopes, without those that the code refuses: a declaration never widens (SPEC R4.2)."""
@@ -449,9 +462,6 @@ class _CallSchema:
         names = (name, *(alias for alias, newer in metas.ALIASES.items() if newer == name))
         named = (untitled(part.get("properties", {})) for part in self._parts)
         return [properties[each] for properties in named for each in names if each in properties]
-
-    def _admits_null(self, said: Any) -> bool:
-        return said is False or not compiled(excerpt({"allOf": [said]}, self._document)).problems(None)
 
     @cached_property
     def _named(self) -> tuple[str, ...]:
@@ -508,6 +518,13 @@ def said_of_others(parts: Sequence[Mapping[str, Any]], named: Iterable[str]) -> 
 def _refuses(tool: Tool, scope: Any) -> bool:
     """Whether a tool admits no call with a scope."""
     return any(problem.pointer.startswith("/_scopes") for problem in tool.problems({"_scopes": [scope]}, lenient=True))
+
+
+def _refuses_path(tool: Tool, path: str) -> bool:
+    """Whether a tool admits no call with an output path, or that is none."""
+    properties = {"_outputPath": path}
+    found = [*metas.meta_problems(properties), *tool.problems(properties, lenient=True)]
+    return any(problem.pointer.startswith("/_outputPath") for problem in found)
 
 
 @lru_cache(maxsize=64)

@@ -34,7 +34,7 @@ from .schema import Explain, Request, as_they_are
 # output that is a text is given as far as it is written. What the whole answer means is read from its whole text (see
 # `answers`).
 
-_MARK: Final = re.compile(rb'["{}\[\]:,]')
+_MARK: Final = re.compile(rb'["{}\[\]:,/]')
 _IN_STRING: Final = re.compile(rb'["\\]')
 _CHARACTERS: Final = re.compile(
     r'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
@@ -144,6 +144,8 @@ class GrowingAnswer:
                 if len(self._open) == 1:
                     self._last = decoded(self._between(self._string, at + 1))
                 self._string = None
+            case "/" if self._open and self._string is None:
+                raise Unreadable("a comment may hold anything: what has one is read when it is whole")
             case ":" if len(self._open) == 1:
                 self._begin_value()
             case "," if len(self._open) == 1:

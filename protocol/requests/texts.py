@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Final
 
-from ..calls.meta_properties import META_PROPERTIES
+from ..calls.meta_properties import META_PROPERTIES, RESULT
 from ..errors import json_text
 
-VERSION: Final = 11
+VERSION: Final = 12
 """Which text it is; a run's log says with which it was asked."""
 
 _ANSWER: Final = """\
@@ -43,7 +43,11 @@ refers to are there; calls that do not refer to each other run at the same time.
 write one again that is done.
 - "_outputPath" is a reference to the place where the result of the call is stored, such as "†state.summary": you \
 choose it, unless the tool says what it writes. Another call may refer to that place. "A || B" lets the tool choose \
-one of two places. Without a place the result is not kept, and you are not told whether the call has succeeded."""
+one of two places.
+- Without "_outputPath" a call is sent and forgotten: nothing waits for it, its result is not kept, and you are not \
+told whether it has succeeded."""
+_THOUGHT: Final = """\
+- A call with "_output" and no "_outputPath" is a passing thought: it is not kept."""
 _EXAMPLE: Final = """\
 For example, with tools find(city: string) -> {id: string} and book(hotel: string, guest: string):
 {"calls": [{"_tool": "find", "city": "Omsk", "_outputPath": "†state.hotel"}, {"_tool": "book", "hotel": \
@@ -66,6 +70,11 @@ other run at the same time. Each call runs: do not make one again that is done.
 choose it, unless the tool says what it writes. Where you leave it out, the result has a place of its own, which you \
 are told with it: no other call of the same answer can refer to that. "A || B" lets the tool choose one of two \
 places."""
+_FORGET: Final = """\
+- With "_outputPath": null a call is sent and forgotten: nothing waits for it, its result is not kept, and you are not \
+told whether it has succeeded."""
+_FUNCTION_THOUGHT: Final = """\
+- A call with "_output" and "_outputPath": null is a passing thought: it is not kept."""
 _FUNCTION_EXAMPLE: Final = """\
 For example, with functions find(city) -> {id: string} and book(hotel, guest), two calls of one answer:
 find {"city": "Omsk", "_outputPath": "†state.hotel"}
@@ -120,18 +129,21 @@ def opening(tools: Sequence[str], output: str, shown: Container[str], **topics: 
     """System text of a request: `tools` and the type of the `output` are texts of some lines, `shown` the properties of
     calls; for the topics see `_further`.
     """
-    calls = ["\n".join([_CALLS, *_meta(shown), _EXAMPLE])] if tools else []
+    thought = [_THOUGHT] if RESULT in shown else []
+    calls = ["\n".join([_CALLS, *_meta(shown), *thought, _EXAMPLE])] if tools else []
     typed = [f"{_TYPE}\n{output}"] if output else []
     return "\n\n".join([_ANSWER, _REFERENCES, *calls, *_further(**topics), *_listed(tools), *typed])
 
 
-def calling(shown: Container[str], *, speaks: bool, **topics: bool) -> str:
+def calling(shown: Container[str], *, speaks: bool, forgets: bool, **topics: bool) -> str:
     """System text of a request whose tools go as functions of the provider; `speaks` says that the output may be
-    words.
+    words, `forgets` that an `_outputPath` may be null.
     """
     answer = f"{_FUNCTIONS}\n{_WORDS}" if speaks else _FUNCTIONS
-    calls = "\n".join([_FUNCTION_CALLS, *_meta(shown), _FUNCTION_EXAMPLE])
-    return "\n\n".join([answer, _REFERENCES, calls, *_further(**topics)])
+    calls = [_FUNCTION_CALLS, *([_FORGET] if forgets else []), *_meta(shown)]
+    calls += [_FUNCTION_THOUGHT] if forgets and RESULT in shown else []
+    calls_text = "\n".join([*calls, _FUNCTION_EXAMPLE])
+    return "\n\n".join([answer, _REFERENCES, calls_text, *_further(**topics)])
 
 
 def _meta(shown: Container[str]) -> list[str]:
@@ -207,6 +219,7 @@ ERROR: Final = "## Error:"
 EMPTY: Final = "Still to be filled by calls:"
 CUT: Final = "({name} is cut here: it has {size} bytes; a reference passes on all of it)"
 NO_CALLS: Final = "no calls"
+NOT_KEPT: Final = "its result was not kept"
 INVALID: Final = "invalid: it did not run"
 NOT_RUN: Final = "it did not run"
 OUTPUT_FUNCTION: Final = "The final result. Call it once, when the result is known."

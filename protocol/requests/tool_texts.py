@@ -134,7 +134,7 @@ def _joined(types: list[str]) -> str:
 
 def tool_text(request: Request, tool: Tool) -> str:
     """Lines that show a tool to a model."""
-    return text_of(tool, _result(request, tool))
+    return text_of(tool, result_of(request, tool))
 
 
 def output_text(request: Request) -> str:
@@ -225,7 +225,7 @@ def _properties(parts: list[dict[str, Any]]) -> dict[str, Any]:
     return {name: all_of(said) for name, said in properties_in(parts).items() if admits_name(parts, name)}
 
 
-def _result(request: Request, tool: Tool) -> CompiledSchema | None:
+def result_of(request: Request, tool: Tool) -> CompiledSchema | None:
     """Schema of a tool's results: its own, else that of the activity that runs its calls."""
     if tool.compiled_output is not None:
         return tool.compiled_output
@@ -248,6 +248,8 @@ TOOLS: Final = "tools"
 """The `wire` of a request whose tools are shown in its messages, and of one whose tools go as functions."""
 REQUIRED: Final = "required"
 """Its `tool_choice` where words alone are no answer."""
+_ANY_PLACE: Final = {"$ref": "#/$defs/reference"}
+"""The schema of an `_outputPath` of which the tool says nothing."""
 OUTPUT: Final = "output"
 """The function of the output, and its parameter."""
 _ADMITTED: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -357,6 +359,8 @@ def _described_function(request: Request, tool: Tool, call: Mapping[str, Any], n
     lines = list(_function_lines(request, tool, name))
     said = {key: part for key, part in call.items() if key != "description"}
     described = {"type": "object", "description": "\n".join(lines)} if lines else {}
+    if request.may_say_null and call["properties"].get("_outputPath") == _ANY_PLACE:
+        said["properties"] = {**call["properties"], "_outputPath": {"anyOf": [_ANY_PLACE, {"type": "null"}]}}
     return {**described, **said, "required": [name for name in call["required"] if name != "_outputPath"]}
 
 
@@ -367,6 +371,6 @@ def _function_lines(request: Request, tool: Tool, name: str) -> Iterator[str]:
     if name != tool.name:
         yield texts.function_of(tool.name)
     yield from _described(conjuncts((tool.document,), tool.document))
-    if (result := _result(request, tool)) is not None:
+    if (result := result_of(request, tool)) is not None:
         yield f"-> {type_text(result.document, result.document)}"
     yield from _pinned(tool)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -22,9 +23,10 @@ from acts_celery.protocol.plan.graph import Graph
 from acts_celery.protocol.plan.submission import null_problems, read_submission
 from acts_celery.protocol.requests import Answer, Fate, Request, compose, read_answer, read_request, render, render_tick
 from acts_celery.protocol.requests.data_blocks import Budget
-from acts_celery.protocol.requests.reading import Unreadable
+from acts_celery.protocol.requests.reading import FunctionAnswer, Unreadable
 from acts_celery.protocol.requests.rendering import render_context
 from acts_celery.protocol.requests.streaming import GrowingAnswer, begin_answer, break_answer, end_answer
+from acts_celery.protocol.requests.tool_texts import function_schema, functions_of
 from acts_celery.protocol.requests.widening import Definitions, Widening
 from acts_celery.protocol.schemas import CompiledSchema
 from acts_celery.protocol.templates import standing_in
@@ -36,6 +38,7 @@ from .schema_strategies import schema_values, schemas
 from .strategies import SCHEMAS, TOOLS, json_values, log_messages, submissions
 from .test_against_naive import FUNCTIONS, compared
 from .test_law_errors import first_reader
+from .test_r12_4_calls import meaning
 
 # Laws of requests: the composed schema and the reading of answers are two sides of one thing (SPEC R12).
 
@@ -547,6 +550,137 @@ def test_r13_8_a_streamed_answer_gives_what_the_naive_evaluator_gives_of_the_who
     result = driver.run()
     if naive.is_deterministic(submission):
         compared(naive.evaluate(submission, TOOLS), result)
+
+
+# The law of one grammar: what a submission says a model may answer, and it does the same (SPEC R12.4).
+#
+# What R12 forbids on purpose is listed in `test_r12_4_calls.ON_PURPOSE`, with its rules; besides, an error is read in
+# the next tick (R13.1), and an answer is no list of messages with calls among them (R12.1).
+
+
+def respelled(call: dict[str, Any], random: Random) -> dict[str, Any]:
+    """A call that says the same in other words."""
+    made = dict(call)
+    path = made.get("_outputPath")
+    if path is not None and random.random() < 0.5:
+        made["_outputPath"] = re.sub(r"†state\.(?=[a-z])", "", path)
+    if "_scopes" in made and random.random() < 0.5:
+        made["_imports"] = made.pop("_scopes")
+    if random.random() < 0.3:
+        made |= {name: None for name in ("_gather", "_instance", "_outputMethod", "_scopes") if name not in made}
+    if "_gather" not in made and random.random() < 0.3:
+        made["_gather"] = False
+    return made
+
+
+def written_freely(solution: dict[str, Any], random: Random) -> str:
+    """A solution as a text, with comments and commas behind the last elements, or its calls alone."""
+    calls = solution["calls"]
+    value = random.choice(
+        [{"calls": calls}, {"calls": calls, "output": None}, calls, calls[0] if len(calls) == 1 else calls]
+    )
+    text = json.dumps(value, ensure_ascii=random.random() < 0.5)
+    if random.random() < 0.5:
+        text = f'{text[0]} // it is "so\n{text[1:-1]},{text[-1]}'
+    return f"```json\n{text}\n```" if random.random() < 0.3 else text
+
+
+@given(submissions().filter(lambda one: "solution" in one), st.integers(0, 2**32), st.booleans())
+def test_r12_4_law_the_calls_of_a_valid_submission_are_an_answer_that_does_the_same(
+    submission: dict[str, Any], seed: int, is_native: bool
+) -> None:
+    random = Random(seed)
+    calls = [respelled(call, random) for call in submission["solution"]["calls"]]
+    submission = {**submission, "tools": DECLARED, "solution": {"calls": calls}}
+    try:
+        plan = check_submission(submission)
+    except Rejected:
+        assume(False)
+    assume(first_reader(submission) is None)
+    asked = request_of(submission["context"])
+    if is_native:
+        asked = replace(asked, is_native=True)
+        functions = FunctionAnswer(functions_of(function_schema(asked)))
+        arguments = [{"_outputPath": None, **{k: v for k, v in call.items() if k != "_tool"}} for call in calls]
+        text = "".join(
+            functions.call(call["_tool"], json.dumps(one)) for call, one in zip(calls, arguments, strict=True)
+        )
+        answer = read_answer(asked, text + functions.end())
+    else:
+        answer = read_answer(asked, written_freely({"calls": calls}, random))
+    assert [error.message for error in answer.errors] == []
+    assert [meaning(call) for call in answer.calls] == [meaning(call) for call in plan.calls]
+    for instance, lane in answer.layout.lanes.items():
+        for call in lane.calls:
+            assert waits_of(lane.graph, call.index) == waits_of(plan.lanes[instance].graph, call.index)
+    result = Driver(answer.layout, FUNCTIONS, random=random).run()  # type: ignore[arg-type]  # a plan is a layout
+    if naive.is_deterministic(submission):
+        compared(naive.evaluate(submission, TOOLS), result)
+
+
+spellings: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {},
+    optional={
+        "_outputPath": st.sampled_from(
+            [
+                "†data.pinned",
+                "†data.p",
+                "†data.p || †data.q",
+                "†data.b||†data.a",
+                "†data.a",
+                "†state.x.y",
+                "plain",
+                "a && b",
+            ]
+        ),
+        "_scopes": st.sampled_from([["state"], ["input", "†state.x"], ["†state.x"], []]),
+        "_outputMethod": st.sampled_from(["set", "merge"]),
+        "_delegate": st.sampled_from(["helper", "other"]),
+        "_instance": st.sampled_from(["①", "②", "*"]),
+        "_gather": st.booleans(),
+        "_note": st.sampled_from(["text", 5]),
+        "_output": schema_values,
+        "_reasoningForCall": st.just("why"),
+    },
+)
+
+
+def is_forbidden(asked: Request, call: dict[str, Any]) -> bool:
+    """Whether a rule of requests forbids a call of `first` that is valid in a submission."""
+    shown = compose(asked)["properties"]["calls"]["items"]["anyOf"][0]
+    pinned = asked.tools["first"].constants
+    others = {name for name in call if name not in shown["properties"] and (name, call[name]) not in pinned.items()}
+    is_closed = shown["additionalProperties"] is False and "patternProperties" not in shown
+    unknown = {name for name in others - {"_tool"} if is_closed or name.startswith("_")} - {"_gather"}
+    has_reads = "†" in json.dumps(call, ensure_ascii=False).replace(str(call.get("_outputPath")), "")
+    is_early = "_output" in call and has_reads  # R4.8a
+    has_constants = "const" in json.dumps(asked.submission.tools["first"].document["properties"])
+    return bool(unknown) or is_early or (has_reads and has_constants)
+
+
+@given(tools(), st.dictionaries(st.sampled_from("abc"), schema_values), spellings, st.booleans(), st.randoms())
+def test_r12_4_law_of_any_tool_a_call_that_a_submission_may_have_is_no_error_but_on_purpose(
+    tool: dict[str, Any], parameters: dict[str, Any], spelled: dict[str, Any], is_code: bool, random: Random
+) -> None:
+    call = (
+        {"_tool": "first", **with_references(parameters, random), **spelled}
+        if parameters
+        else {"_tool": "first", **spelled}
+    )
+    value = {"context": [*CONTEXT, *INSTANCES], "tools": {"first": tool}}
+    code: dict[str, Any] = {"first": {"type": "object"}} if is_code else {}
+    known: dict[str, Any] = {"activities": code, "delegates": ("helper", "other")}
+    try:
+        plan = check_submission({**value, "solution": {"calls": [call]}}, **known)
+    except Rejected:
+        assume(False)
+    submission, problems = read_submission({**value, "schema": {"type": "string"}}, Limits())
+    assert problems == []
+    asked = Request(submission, Environment(**known))
+    assume(not is_forbidden(asked, call))
+    answer = read_answer(asked, {"calls": [call], "output": None})
+    assert [error.message for error in answer.errors] == []
+    assert [meaning(one) for one in answer.calls] == [meaning(one) for one in plan.calls]
 
 
 @given(submissions().filter(lambda one: "solution" in one))

@@ -241,14 +241,14 @@ def test_limits_of_input_hold_for_what_is_handed_in_and_not_for_the_log() -> Non
             check_amendment({"calls": calls}, SoFar(log, {}, first=7), known)
 
 
-def test_a_call_without_a_path_is_not_added_where_tokens_are_counted() -> None:
+def test_a_call_without_a_path_is_not_added_whose_delegate_is_a_run() -> None:
     value = {"calls": [{"_tool": "write", "_delegate": "writer"}], "delegates": {"writer": {"context": []}}}
     known = Environment(activities={}, delegates=(), model=True)
-    assert check_amendment(value, SoFar((), {}, first=0), known).calls
-    with pytest.raises(
-        Rejected, match=r"/calls/0: delegate 'writer' is answered by a model.*give the call an _outputPath"
-    ):
-        check_amendment(value, SoFar((), {}, first=0, config={"tokens": 1000}), known)
+    for config in ({}, {"tokens": 1000}):
+        assert check_amendment(value, SoFar((), {}, first=0, config=config), known).calls
+    child = {**value, "delegates": {"writer": {"context": [], "tools": {"t": {}}}}}
+    with pytest.raises(Rejected, match=r"/calls/0: delegate 'writer' has tools.*give the call an _outputPath"):
+        check_amendment(child, SoFar((), {}, first=0), known)
 
 
 # Where a value came from (SPEC R11.2): the messages, what is left of each, what their calls had read.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Rejected, check_submission
-from acts_celery.protocol.requests import compose, read_answer, render
+from acts_celery.protocol.requests import Answer, Request, compose, read_answer, render
+from acts_celery.protocol.requests.reading import FunctionAnswer
+from acts_celery.protocol.requests.tool_texts import function_schema, functions_of
 from acts_celery.protocol.schemas import CompiledSchema
 
 from .building import call, problems_of
@@ -59,25 +63,33 @@ def test_r12_4_instance_and_gather_are_shown_where_there_are_instances_and_exclu
     assert (shown["_instance"], "_gather" in shown) == ({"const": "②"}, False)
 
 
+CHOICES = {"enum": ["†state.a", "†state.b"]}
+
+
 @pytest.mark.parametrize(
-    ("path", "shown", "is_required"),
+    ("path", "to_code", "to_a_model"),
     [
-        (None, {"$ref": "#/$defs/reference"}, True),
-        ({"const": "†state.a"}, {"const": "†state.a"}, False),
-        ({"enum": ["†state.a", "†state.b"]}, {"enum": ["†state.a", "†state.b"]}, True),
-        ({"type": ["string", "null"]}, {"type": ["string", "null"]}, False),
-        (False, None, False),
+        (None, {"$ref": "#/$defs/reference"}, {"$ref": "#/$defs/reference"}),
+        ({"const": "†state.a"}, {"const": "†state.a"}, {"const": "†state.a"}),
+        (CHOICES, {"enum": ["†state.a", "†state.b", "†state.a || †state.b"]}, CHOICES),
+        ({**CHOICES, "maxLength": 8}, {**CHOICES, "maxLength": 8}, {**CHOICES, "maxLength": 8}),
+        ({"type": ["string", "null"]}, {"type": ["string", "null"]}, {"type": ["string", "null"]}),
+        (False, None, None),
     ],
 )
-def test_r12_4_a_result_with_a_schema_needs_a_place_unless_the_tool_says_otherwise(
-    path: Any, shown: Any, is_required: bool
+def test_r12_4_a_place_is_offered_and_not_demanded_and_code_may_choose_among_those_that_are_listed(
+    path: Any, to_code: Any, to_a_model: Any
 ) -> None:
     tool: dict[str, Any] = {"properties": {"_output": {"type": "integer"}}}
     if path is not None:
         tool["properties"]["_outputPath"] = path
-    schema = call_schema(request({"tools": {"t": tool}}, activities={"t": tool}), "t")
-    assert schema["properties"].get("_outputPath") == shown
-    assert ("_outputPath" in schema["required"]) == is_required
+    for activities, shown in (({"t": tool}, to_code), ({}, to_a_model)):
+        schema = call_schema(request({"tools": {"t": tool}}, activities=activities), "t")
+        assert schema["properties"].get("_outputPath") == shown
+        assert "_outputPath" not in schema["required"]
+    demanded = {**tool, "required": ["_outputPath"]}
+    asked = request({"tools": {"t": demanded}}, activities={"t": tool})
+    assert ("_outputPath" in call_schema(asked, "t")["required"]) == (to_code not in (None, {"const": "†state.a"}))
 
 
 def test_r12_4_only_an_eager_latent_tool_shows_a_result() -> None:
@@ -350,3 +362,160 @@ def test_r12_4_law_what_a_plan_may_say_a_model_may_where_the_tool_is_open_and_no
     is_open = any("additionalProperties" in part for part in parts)
     if is_open and not any(name.startswith("_") for name in parameters):
         assert not in_an_answer
+
+
+# One grammar: what a submission may say a model may answer, on both wires, and it means the same.
+
+DELEGATES: dict[str, Any] = {"helper": {"context": [], "schema": TEXT}}
+CODE: dict[str, Any] = {"send": {"properties": {"to": TEXT, "_output": {"type": "integer"}}}}
+THINK = {"properties": {"about": TEXT, "_output": TEXT}}
+TELL = {"properties": {"about": TEXT, "_delegate": {"const": "helper"}}}
+LINES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a passing thought": ({"think": THINK}, {"_tool": "think", "about": "x", "_output": "so"}),
+    "a thought without a result": ({"think": THINK}, {"_tool": "think", "about": "x"}),
+    "sent and forgotten": ({"send": {}}, {"_tool": "send", "to": "x"}),
+    "a delegate that is forgotten": ({"tell": TELL}, {"_tool": "tell", "about": "x"}),
+    "code that chooses among an enum": (
+        {"send": {"properties": {"_outputPath": {"enum": ["†state.success", "†state.failure"]}}}},
+        {"_tool": "send", "to": "x", "_outputPath": "†state.failure || success"},
+    ),
+    "code that chooses among oneOf": (
+        {"send": {"properties": {"_outputPath": {"oneOf": [{"const": "success"}, {"const": "failure"}]}}}},
+        {"_tool": "send", "to": "x", "_outputPath": "success || failure"},
+    ),
+    "a delegate that is pinned": (
+        {"tell": TELL},
+        {"_tool": "tell", "_delegate": "helper", "_outputPath": "†state.told"},
+    ),
+    "an activity that is pinned": (
+        {"say": {"properties": {"_activity": {"const": "send"}}}},
+        {"_tool": "say", "_activity": "send", "to": "x", "_outputPath": "†state.told"},
+    ),
+    "a pinned delegate that is forgotten": ({"tell": TELL}, {"_tool": "tell", "_delegate": "helper"}),
+    "a place that is pinned": (
+        {"think": {**THINK, "_outputPath": {"const": "†state.a || †state.b"}}},
+        {"_tool": "think", "_output": "so", "_outputPath": "a||b"},
+    ),
+    "a bare path": ({"send": {}}, {"_tool": "send", "to": "x", "_outputPath": "user.summary"}),
+    "an older name": (
+        {"tell": {**TELL, "_scopes": {"items": {"enum": ["state"]}}}},
+        {"_tool": "tell", "_imports": ["†state.s"], "_outputPath": "†state.told"},
+    ),
+    "an older name in the tool": (
+        {"tell": {**TELL, "_imports": {"const": ["state"]}}},
+        {"_tool": "tell", "_scopes": ["state"], "_outputPath": "†state.told"},
+    ),
+    "nulls": ({"send": {}}, {"_tool": "send", "to": "x", "_scopes": None, "_each": None, "_outputPath": "†state.x"}),
+    "no gathering": ({"send": {}}, {"_tool": "send", "to": "x", "_gather": False, "_outputPath": "†state.x"}),
+}
+
+
+def asked_in_grammar(tools: dict[str, Any], wire: str, **more: Any) -> Request:
+    asked = request(
+        {"context": [{"type": "state", "s": 1}], "tools": tools, "delegates": DELEGATES, **more},
+        activities=CODE,
+    )
+    return replace(asked, is_native=wire == "tools")
+
+
+def answered(asked: Request, made: dict[str, Any]) -> Answer:
+    """What comes of a call as an answer; as a function's it says by null that its result goes nowhere."""
+    if not asked.is_native:
+        return read_answer(asked, json.dumps({"calls": [made]}))
+    functions = FunctionAnswer(functions_of(function_schema(asked)))
+    arguments = {"_outputPath": None, **{key: value for key, value in made.items() if key != "_tool"}}
+    return read_answer(asked, functions.call(made["_tool"], json.dumps(arguments)) + functions.end())
+
+
+def meaning(call: Any) -> list[Any]:
+    """What a call does: parameters, places and code."""
+    parts = [call.parameters, call.output, call.method, call.scopes, call.instance, call.gather, call.each]
+    return [*parts, call.runner, call.given, call.is_thought, call.is_fire_and_forget]
+
+
+@pytest.mark.parametrize("wire", ["json", "tools"])
+@pytest.mark.parametrize("line", LINES)
+def test_r12_4_what_a_submission_may_say_a_model_may_answer(line: str, wire: str) -> None:
+    tools, made = LINES[line]
+    value = {
+        "context": [{"type": "state", "s": 1}],
+        "tools": tools,
+        "delegates": DELEGATES,
+        "solution": {"calls": [made]},
+    }
+    plan = check_submission(value, activities=CODE, delegates=())
+    answer = answered(asked_in_grammar(tools, wire), made)
+    assert [error.message for error in answer.errors] == []
+    assert list(map(meaning, answer.calls)) == list(map(meaning, plan.calls))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"calls": [{"_tool": "send", "to": "x", /* whom */ "_outputPath": "†state.x",},], // all\n}',
+        '[{"_tool": "send", "to": "x", "_outputPath": "†state.x"}]',
+        '{"_tool": "send", "to": "x", "_outputPath": "†state.x"}',
+        '```json\n[{"_tool": "send", "to": "x", "_outputPath": "x"}]\n```',
+    ],
+)
+def test_r12_4_comments_and_bare_calls_are_read_in_an_answer(text: str) -> None:
+    answer = read_answer(asked_in_grammar({"send": {}}, "json"), text)
+    assert answer.errors == ()
+    assert [(call.tool, [str(place) for place in call.written]) for call in answer.calls] == [("send", ["†state.x"])]
+
+
+def test_r12_4_bare_calls_that_come_as_a_value_are_an_answer() -> None:
+    asked, made = asked_in_grammar({"send": {}}, "json"), {"_tool": "send", "to": "x"}
+    assert [call.raw for call in read_answer(asked, made).calls] == [made]
+    assert [call.raw for call in read_answer(asked, [made, made]).calls] == [made, made]  # type: ignore[arg-type]  # a model's
+    assert [error.type for error in read_answer(asked, [made, 1]).errors] == ["InvalidAnswer"]  # type: ignore[arg-type]
+
+
+SLICE = {"_scopes": ["state"]}
+ON_PURPOSE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "R12.2 a tool that is not declared": ({}, {"_tool": "send", "to": "x"}, "/calls/0/_tool"),
+    "R12.4 a parameter that a closed call schema has not": (
+        {"think": THINK},
+        {"_tool": "think", "more": 1},
+        "/calls/0",
+    ),
+    "R12.4 an unknown meta-property": ({"think": THINK}, {"_tool": "think", "_note": 1}, "/calls/0"),
+    "R12.4 scopes that the tool does not list": ({"think": THINK}, {"_tool": "think", **SLICE}, "/calls/0"),
+    "R12.4 elements that the tool does not list": (
+        {"send": {}},
+        {"_tool": "send", "to": "†state.l", "_each": "to"},
+        "/calls/0",
+    ),
+    "R12.4 code that the tool does not list": (
+        {"tell": {"properties": {"_delegate": TEXT}}},
+        {"_tool": "tell", "_delegate": "helper"},
+        "/calls/0",
+    ),
+    "R12.4 a reference in place of a constant": (
+        {"think": {"properties": {"about": {"const": "x"}}}},
+        {"_tool": "think", "about": "†state.s"},
+        "/calls/0/about",
+    ),
+    "R12.6b a text that is meant as a reference": (
+        {"think": THINK},
+        {"_tool": "think", "about": "state.s"},
+        "/calls/0/about",
+    ),
+    "R12.6b a path that is meant as a reference": (
+        {"send": {}},
+        {"_tool": "send", "to": "x", "_outputPath": "state.x"},
+        "/calls/0/_outputPath",
+    ),
+    "R16.3 sources of its own": ({"send": {}}, {"_tool": "send", "to": "x", "_trust": ["mail"]}, "/calls/0"),
+}
+"""What is valid in a submission, and in an answer an error by a rule of requests."""
+
+
+@pytest.mark.parametrize("line", ON_PURPOSE)
+def test_r12_4_what_requests_forbid_on_purpose_is_an_error_of_its_call(line: str) -> None:
+    tools, made, place = ON_PURPOSE[line]
+    context = [{"type": "state", "s": "x", "l": ["a"]}]
+    value = {"context": context, "tools": tools, "delegates": DELEGATES, "solution": {"calls": [made]}}
+    assert check_submission(value, activities=CODE, delegates=()).calls
+    asked = request({"context": context, "tools": tools, "delegates": DELEGATES}, activities=CODE)
+    assert errors(asked, made) == [place]

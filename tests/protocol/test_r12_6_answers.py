@@ -205,6 +205,44 @@ def test_a_call_that_names_no_place_is_given_one_of_its_own_unless_its_tool_pins
     assert "_outputPath" not in json_wire.solution["calls"][0]
 
 
+def test_r12_4_a_function_call_says_by_null_that_its_result_goes_nowhere() -> None:
+    think = {"properties": {"_output": {"type": "string"}}}
+    request = asked({"add": ADD, "think": think, "pinned": {**ADD, "_outputPath": {"const": "†state.p"}}})
+    null = {"_outputPath": None}
+    text = answered(
+        request, ("add", {"a": 1, **null}), ("think", {"_output": "so", **null}), ("pinned", {"a": 1, **null})
+    )
+    answer = read_answer(request, text)
+    assert answer.errors == ()
+    assert [(call.is_fire_and_forget, call.is_thought) for call in answer.calls] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+    assert read_answer(request, answer.solution).solution == answer.solution
+    (function, *_) = functions_of(function_schema(request))
+    assert {"type": "null"} in function.parameters["properties"]["_outputPath"]["anyOf"]
+    (said,) = render(request)[:1]
+    assert '"_outputPath": null' in said["content"]
+
+
+def test_r12_6_on_a_wire_that_sends_null_for_what_is_left_out_it_is_a_place_of_its_own() -> None:
+    request = replace(asked({"add": ADD}), sends_nulls=True)
+    answer = read_answer(request, answered(request, ("add", {"a": 1, "_outputPath": None})))
+    assert answer.solution["calls"] == [{"_tool": "add", "a": 1, "_outputPath": "†result.c0"}]
+    assert '"_outputPath": null' not in str(render(request)[0]["content"])
+    (function, *_) = functions_of(function_schema(request))
+    assert "anyOf" not in function.parameters["properties"]["_outputPath"]
+
+
+def test_r12_4_arguments_may_have_comments_and_a_comma_behind_the_last_one() -> None:
+    request = asked({"add": ADD})
+    text = answered(request, ("add", '{"a": 1, // one\n "_outputPath": "sum",}'), ("output", '{"output": 3 /* so */,}'))
+    answer = read_answer(request, text)
+    assert (answer.errors, answer.output) == ((), 3)
+    assert [str(place) for place in answer.calls[0].written] == ["†state.sum"]
+
+
 def test_words_alone_are_an_output_where_that_may_be_a_text() -> None:
     nothing = '{"calls": [], "output": null}'
     text = asked({"add": ADD}, {"type": "string"})
@@ -442,6 +480,31 @@ def test_the_answer_is_found_whatever_stands_around_it(text: str) -> None:
     assert find_answer(text) == ANSWER
 
 
+ORDER: dict[str, Any] = {"_tool": "order", "why": "// no, /* this */ is a text,]"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"calls": [{json.dumps(ORDER)},],}}',
+        f'// first\nSo: {{ // "output": 1\n"calls": [/* one */ {json.dumps(ORDER)}, // it is "enough\n]}} /* see',
+        f"```json\n/* all */ {json.dumps([ORDER])}\n```",
+        f"[ // one\n{json.dumps(ORDER)},\n]",
+        f"<think>{json.dumps([ORDER] * 2)}?</think> {json.dumps(ORDER)}",
+    ],
+)
+def test_r12_4_comments_commas_and_calls_alone_are_read_as_in_a_submission(text: str) -> None:
+    assert find_answer(text, is_lenient=True) == {"calls": [ORDER]}
+
+
+def test_r13_8_what_a_comment_says_never_begins() -> None:
+    growing = GrowingAnswer()
+    with pytest.raises(Unreadable, match="comment"):
+        growing.feed('{ // "calls": [{"_tool": "order"}]\n"calls": []}')
+    with pytest.raises(Unreadable, match="comment"):
+        GrowingAnswer().feed('{"calls": [{"_tool": "order", // {"_tool": "pay"}\n}]}')
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -451,7 +514,12 @@ def test_the_answer_is_found_whatever_stands_around_it(text: str) -> None:
         ("42", "no JSON object with"),
         ('{"total": 3}', "no JSON object with"),
         ('{"вызовы": [], "результат": 1}', "no JSON object with"),
-        ('[{"_tool": "order", "output": 1}]', "no JSON object with"),
+        ('[{"_tool": "order"}, {"tool": "order"}]', "no JSON object with"),
+        ('I would do {"_tool": "order"}', "no JSON object with"),
+        ('{"_tool": "order"} {"_tool": "order"}', "no JSON object with"),
+        ('{"calls": [] /* and so on', "it is not JSON"),
+        ('{"calls": [], // {"output": 1}', "it is not JSON"),
+        ('{"calls": [,]}', "it is not JSON"),
         ('"' + TEXT.replace('"', '\\"') + '"', "no JSON object with"),
         (f"{OTHER} or rather {TEXT}", '2 different objects with "calls" or "output": write one'),
         ('{"calls": [], "calls": []}', "'calls' occurs twice"),
@@ -597,9 +665,7 @@ def test_a_slip_is_an_error_with_the_corrected_text(text: str, corrected: str, w
     ("text", "corrected"),
     [
         ("state.refund", "†state.refund"),
-        ("refund", "†state.refund"),
         ("input.refund", "†input.refund"),
-        (" †state.refund", "†state.refund"),
         ("$state.refund", "†state.refund"),
         ("{{ state.refund }}", "†state.refund"),
         ("†{state.refund}", "†state.refund"),
@@ -615,6 +681,13 @@ def test_an_output_path_without_its_dagger_is_an_error_with_the_reference_that_w
     assert error.pointer == "/calls/0/_outputPath"
     assert error.message == f"has the text {text!r}, where only a reference may stand: write {corrected}"
     assert not read({**REFUND, "_outputPath": corrected}).errors
+
+
+@pytest.mark.parametrize("text", ["refund", " refund ", "refund.first", "refund || †state.other"])
+def test_r2_5_a_path_inside_of_the_state_needs_no_dagger(text: str) -> None:
+    answer = read({**REFUND, "_outputPath": text}, sent("†state.refund"))
+    assert answer.errors == ()
+    assert str(answer.calls[0].written[0]).startswith("†state.refund")
 
 
 def test_a_scope_without_its_dagger_is_an_error_with_the_reference_that_was_meant() -> None:

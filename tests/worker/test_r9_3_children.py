@@ -541,26 +541,50 @@ def test_r9_3_a_run_of_the_version_before_knows_its_parent_without_budgets() -> 
     assert Parent.read(b'["r", null, 3, 2, 1]') == Parent(CallId("r", None, 3), 2, 1)
 
 
-def test_r13_3_a_call_whose_cost_nobody_would_count_is_refused_in_an_answer_and_the_others_run(
+def test_r9_3_a_child_run_that_nobody_would_wait_for_is_refused_in_an_answer_and_the_others_run(
     loops_budget: Backend,
 ) -> None:
-    plain, inner = {"_tool": "plain"}, {"_tool": "inner"}
     child = Told(loops_budget, answer(output=1))
     asked = asking(
         loops_budget,
-        answer(plain, SUM, inner),
+        answer(SUM, {"_tool": "inner"}),
         answer(output="†state.sum"),
-        delegates={"plain": PLAIN, "inner": child.definition()},
+        delegates={"inner": child.definition()},
         tokens=1_000_000,
     )
     result = asked.result()
     assert (result.status, result.output) == ("completed", 3)
     assert [(call.tool, call.status) for call in result.calls] == [("add", "done")]
-    errors = {error["data"]["call"]["_tool"]: error["data"]["error"] for error in asked.messages("error")}
-    assert errors.keys() == {"plain", "inner"}
-    assert "delegate 'plain' is answered by a model" in errors["plain"]["message"]
-    assert "delegate 'inner' has tools, and is a run: give the call an _outputPath" in errors["inner"]["message"]
+    (error,) = (error["data"]["error"] for error in asked.messages("error"))
+    assert "delegate 'inner' has tools, and is a run: give the call an _outputPath" in error["message"]
     assert not child.asked
+
+
+def test_r13_3_a_request_that_is_sent_and_forgotten_is_charged_whole_and_not_sent_where_it_does_not_fit(
+    loops_budget: Backend,
+) -> None:
+    told = Told(loops_budget, answer(output=1, usage=[10, 1]))
+    plain = {**PLAIN, "context": [{"type": "text", "message": f"topic: {told.topic}"}]}
+    asked = asking(
+        loops_budget,
+        answer({"_tool": "plain"}, SUM, usage=[1_000, 100]),
+        answer(output="†state.sum", usage=[1_000, 100]),
+        delegates={"plain": plain},
+        tokens=1_000_000,
+    )
+    result = asked.result()
+    assert (result.status, result.output) == ("completed", 3)
+    forgotten, _ = result.calls
+    assert (forgotten.status, forgotten.value) == ("done", None)
+    assert (forgotten.cost or {})["estimated"] > 4_096
+    assert "0. plain: done (its result was not kept)" in str(asked.requests[1]["messages"])
+    loops_budget.meeting.take(f"asked:{told.topic}:0")
+    spent = asking(
+        loops_budget, answer({"_tool": "plain"}, usage=[60_000, 100]), delegates={"plain": plain}, tokens=64_200
+    )
+    (refused,) = spent.result().calls
+    assert (refused.status, (refused.error or {})["type"]) == ("failed", "LimitReached")
+    assert told.asked == {0: 1}
 
 
 def test_r13_3_a_child_that_starts_while_another_has_all_reserved_waits_for_what_it_gives_back(

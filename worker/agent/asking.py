@@ -202,6 +202,12 @@ def writes_texts(configured: ConfiguredModel) -> bool:
     return configured.enforce == "auto" and profile.rules is not None and profile.rules.is_closed
 
 
+def writes_nulls(configured: ConfiguredModel) -> bool:
+    """Whether a model may be held to a schema in which it writes null for what it leaves out (SPEC R12.6)."""
+    profile = _profile(configured) if configured.enforce == "auto" else None
+    return profile is not None and profile.rules is not None and profile.rules.requires_all
+
+
 def most_tools(configured: ConfiguredModel) -> int | None:
     """The most tools that a model can be offered as functions, besides the one of its output (SPEC R12.8); None where
     its tools go otherwise, or its provider names no limit.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .asking import lacks_key, missing_settings, most_tools, unenforced, verify_models, writes_texts
+from .asking import lacks_key, missing_settings, most_tools, unenforced, verify_models, writes_nulls, writes_texts
 from .loop_runner import LoopRunner as make_driver
 from .model_calls import ModelCalls as make_models
 from .model_calls import estimate
@@ -26,5 +26,6 @@ __all__ = [
     "price_of",
     "unenforced",
     "verify_models",
+    "writes_nulls",
     "writes_texts",
 ]

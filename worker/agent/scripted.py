@@ -494,11 +494,12 @@ class _Dice:
         for key, below in schema["properties"].items():
             is_parameter = is_call and not key.startswith("_")
             odds = 1 / 2 if is_parameter or not is_call else 0  # a model leaves out what it need not say of a call
+            odds = 1 if is_call and key == "_outputPath" and "const" not in self._followed(below) else odds
             if below is False or (key not in required and self._random.random() >= odds):
                 continue
             if is_parameter and self._written and self._random.random() < limits.ODDS_OF_REFERENCE:
                 found[key] = self._random.choice(self._written)
-            elif is_call and key == "_outputPath" and _is_of_engine(self._followed(below)):
+            elif is_call and key == "_outputPath" and any(map(_is_of_engine, self._branches(below))):
                 found[key] = f"†state.r{len(self._written)}"
             else:
                 found[key] = self._value(below, depth + 1)
@@ -506,11 +507,13 @@ class _Dice:
 
     def _alternatives(self, schema: Any) -> list[Any]:
         """The branches of a schema without those of references and templates; itself where it has none."""
+        branches = self._branches(schema)
+        return [branch for branch in branches if not _is_of_engine(branch)] or branches
+
+    def _branches(self, schema: Any) -> list[Any]:
         schema = self._followed(schema)
         listed = schema.get("anyOf") or schema.get("oneOf") if isinstance(schema, dict) else None
-        if not listed:
-            return [schema]
-        return [branch for branch in map(self._followed, listed) if not _is_of_engine(branch)] or listed
+        return list(map(self._followed, listed)) if listed else [schema]
 
     def _followed(self, schema: Any) -> Any:
         for _ in range(limits.SCRIPTED_DEPTH):

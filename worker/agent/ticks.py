@@ -36,7 +36,7 @@ from ...protocol.plan.lanes import Lane
 from ...protocol.requests import Answer, Fate, Request, read_answer, render, render_tick
 from ...protocol.requests.data_blocks import compact, shown_error_type, shown_pictures
 from ...protocol.requests.reading import SAYS_NOTHING, Unreadable, find_answer, with_words, words_beside
-from ...protocol.requests.receipts import Turn
+from ...protocol.requests.receipts import Turn, note_on
 from ...protocol.requests.rendering import render_added, render_functions, render_said
 from ...protocol.requests.streaming import begin_answer, break_answer, end_answer
 from ...protocol.requests.tool_texts import REQUIRED, TOOLS, first_schema
@@ -336,7 +336,7 @@ def _message(error: TickError, labels: Labels, date: str) -> dict[str, Any]:
     return {**error_message({}, {}, date=date, instance=error.instance), "data": error.to_dict(), **trust}
 
 
-def fates_of(view: LoopView) -> Iterator[Fate]:
+def fates_of(view: LoopView, request: Request) -> Iterator[Fate]:
     """The fates of the calls of the current tick. Where untrusted data may have made them, the reason is only the one
     of a skipped call, and an error only its type, in the engine's words.
     """
@@ -347,15 +347,8 @@ def fates_of(view: LoopView) -> Iterator[Fate]:
         if view.hides and ended.labels:
             reason = reason if ended.status is Status.SKIPPED else None
             type_ = shown_error_type(type_) if type_ is not None else None
-        yield Fate(
-            index,
-            call.tool,
-            instance,
-            ended.status.value,
-            path,
-            reason or type_,
-            ended.messages,
-        )
+        said = reason or type_ or (note_on(request, call) if ended.status is Status.DONE else None)
+        yield Fate(index, call.tool, instance, ended.status.value, path, said, ended.messages)
 
 
 def _position(pointer: str) -> int:
@@ -489,5 +482,5 @@ def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) 
     times = repeats["times"] if repeats is not None else 1
     if request.is_native:
         turn = Turn(tick.number, answer, tick.first, tick.solution.get("words", ""), tick.set_aside, times)
-        return [*render_functions(request, turn, fates_of(view), before, new), *render_said(new)]
-    return [*render_tick(request, tick.number, answer, fates_of(view), before, new, times), *render_said(new)]
+        return [*render_functions(request, turn, fates_of(view, request), before, new), *render_said(new)]
+    return [*render_tick(request, tick.number, answer, fates_of(view, request), before, new, times), *render_said(new)]

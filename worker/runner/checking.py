@@ -104,7 +104,9 @@ class Checker:
         models = KnownModels(self._settings, self._registry).with_fallbacks(request.config.get("model"))
         if wire is None:
             wire = models[0].wire if models else JSON
-        request = replace(request, has_texts=any(map(agent().writes_texts, models)) if models else False)
+        if models:
+            has_texts, sends_nulls = (any(map(ask, models)) for ask in (agent().writes_texts, agent().writes_nulls))
+            request = replace(request, has_texts=has_texts, sends_nulls=sends_nulls)
         return replace(request, is_native=True) if wire == TOOLS and can_be_carried(request) else request
 
     def _known(

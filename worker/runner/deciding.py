@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 
 from ...protocol.calls.call import Call, call_of
 from ...protocol.calls.tools import Executor
+from ...protocol.engine.costs import Cost
 from ...protocol.engine.events import Decision, Failure, FanOut, Hold, Outcome, Start, Status, Success
 from ...protocol.schemas.validation import OffloadedChecks
 from ..broker.attempts import Attempt, CallId, Result, Retry
@@ -41,6 +42,10 @@ class Decider:
         """Checks of results that are heavy to make."""
         self._of_calls = OffloadedChecks()
         """Checks of calls to be started that are heavy to make."""
+        self._unpaid: list[Start] = []
+        """Calls that are to be forgotten, whose requests to a model have to be paid before they are sent."""
+        self._paid: dict[int, Cost | Failure] = {}
+        """What has been paid for them, or why they are not sent."""
         self._now_ms: int | None = None
         """The server's time, as far as results need it that were given back."""
         self._resumed_ms = 0
@@ -51,12 +56,17 @@ class Decider:
     @property
     def is_left(self) -> bool:
         """Whether something could not be decided yet."""
-        return bool(self.results or self._of_calls.asked)
+        return bool(self.results or self._of_calls.asked or self._unpaid)
 
-    async def judge(self, run: str, is_over: Callable[[], bool]) -> None:
+    async def judge(self, lane: LaneView, is_over: Callable[[], bool]) -> None:
         """Have those verdicts found, in the validator's process, without which the step before could not go on; and the
-        time, where calls were given back.
+        time, where calls were given back. Have paid what is to be paid.
         """
+        run = lane.run.run
+        for start in [] if is_over() else self._unpaid:
+            index = start.call.index
+            self._paid[index] = await self._starter.pay(start, lane.again(index), lane.execution)
+        self._unpaid.clear()
         if any(isinstance(result, Retry) and result.is_given_back for _, result in self.results):
             self._now_ms = await self._services.log.now_ms()
             self._resumed_ms, self._code_came_ms = await self._services.log.resumed_and_code_came_ms(run)
@@ -134,7 +144,7 @@ class Decider:
         that need no execution join the others.
         """
         now = date_now()
-        while not self._of_calls.asked and not step.is_full:
+        while not (self._of_calls.asked or self._unpaid or step.is_full):
             with self._of_calls:
                 decisions = lane.execution.decide(now, most=OUTCOMES_A_STEP - len(step))
             if not decisions:
@@ -142,6 +152,10 @@ class Decider:
             self._of_calls.found.clear()
             for decision in decisions:
                 if step.load >= BYTES_A_STEP and _is_written(decision):
+                    lane.execution.reconsider(decision.call.index)
+                    continue
+                if isinstance(decision, Start) and self._is_unpaid(decision.call):
+                    self._unpaid.append(decision)
                     lane.execution.reconsider(decision.call.index)
                     continue
                 if isinstance(decision, Start):
@@ -163,13 +177,19 @@ class Decider:
         if not start.call.is_fire_and_forget:
             return start
         index, execution = start.call.index, lane.execution
+        paid = self._paid.pop(index, None)
+        if isinstance(paid, Failure):
+            return execution.finish(index, paid, now)
         attempt = Attempt(CallId(lane.run.run, lane.instance, index), trace=lane.run.trace)
         message = self._starter.message(start, attempt, execution)
         if isinstance(message, Failure):
             return execution.finish(index, message, now)
         step.sendings[index] = message
         step.load += len(message.body)
-        return execution.finish(index, Success(None), now)
+        return execution.finish(index, Success(None, paid.pack() if paid is not None else None), now)
+
+    def _is_unpaid(self, call: Call) -> bool:
+        return call.index not in self._paid and self._starter.is_paid_ahead(call)
 
     def _rest(self, lane: LaneView, index: int, delay_seconds: float) -> None:
         """Let a call rest; one that is soon due is tried again here."""

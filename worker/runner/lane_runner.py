@@ -115,7 +115,7 @@ class LaneRunner:
 
     async def _step(self) -> bool:
         """Commit what has ended, start what is ready; else wait for what is running, else leave."""
-        await self._decider.judge(self._lane.run.run, lambda: self.is_over)
+        await self._decider.judge(self._lane, lambda: self.is_over)
         await self._take_news()
         step, results = Step.begin(self._meter), self._decider.results
         if self.is_over:

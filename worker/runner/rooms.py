@@ -109,6 +109,9 @@ class Agent(Protocol):
     def writes_texts(self, configured: ConfiguredModel) -> bool:
         """Whether a model may write `_json` texts for what its schema cannot say (SPEC R12.6)."""
 
+    def writes_nulls(self, configured: ConfiguredModel) -> bool:
+        """Whether a model may write null for what it leaves out (SPEC R12.6)."""
+
     def unenforced(
         self, configured: ConfiguredModel, schema: Any, *, is_native: bool
     ) -> tuple[str | None, tuple[Finding, ...]]:

@@ -74,6 +74,15 @@ class CallBudget:
             else failure
         )
 
+    async def pay(self, attempt: Attempt, message: TaskMessage) -> Cost | Failure:
+        """Charge all that a request may cost whose end nobody hears of (SPEC R13.3); else why it is not sent."""
+        cost = Cost.of_request(None, await asyncio.to_thread(self._estimate, unpack(message.body)))
+        if self.is_limited:
+            if (refused := await self.reserve(attempt, message)) is not None:
+                return refused.failure if isinstance(refused, Retry) else refused
+            await self._take(attempt.id, attempt.again, cost)
+        return cost
+
     async def charge(self, id_: CallId, again: int, outcome: Outcome) -> None:
         """Put what a call has cost in the place of what it has reserved; `again` as in `Attempt`."""
         await self._take(id_, again, Cost.read(outcome.cost) if outcome.cost is not None else Cost())
@@ -190,6 +199,17 @@ class Starter:
         self._budget = CallBudget(
             services.log, services.settings, view.definition, KnownModels(services.settings, services.checker.registry)
         )
+
+    def is_paid_ahead(self, call: Call) -> bool:
+        """Whether a call of a loop asks a model and is forgotten: what it costs is not told."""
+        is_forgotten = call.is_fire_and_forget and self._definition.request is not None
+        return is_forgotten and not self._is_for_child(call) and self._services.remote.asks(call, self._definition)
+
+    async def pay(self, start: Start, again: int, execution: Execution) -> Cost | Failure:
+        """Charge a call that `is_paid_ahead`; else why it is not sent. Raises `RedisError`."""
+        attempt = Attempt(CallId(self._view.run, self._instance, start.call.index), again=again)
+        message = self.message(start, attempt, execution)
+        return message if isinstance(message, Failure) else await self._budget.pay(attempt, message)
 
     def claim(self, call: Call) -> Claim:
         """What is claimed of a call before it is begun: it begins again where nothing is heard of it for so long."""
