@@ -22,6 +22,7 @@ from acts_celery.protocol.requests import compose, read_request, render
 from acts_celery.protocol.requests.streaming import GrowingAnswer
 from acts_celery.protocol.requests.tool_texts import TOOLS, Function, function_schema
 from acts_celery.protocol.schemas import compiled
+from acts_celery.worker.agent.asking import writes_nulls
 from acts_celery.worker.agent.clients import Bounds
 from acts_celery.worker.agent.dialects import AnthropicMessages, OpenAIChat
 from acts_celery.worker.agent.fitting import Fitted, Fitting
@@ -95,6 +96,22 @@ def test_a_strict_provider_enforces_what_it_can_say_of_each_function(provider: s
     for function in sent.functions:
         if function.is_strict and provider == "openai":
             assert set(function.parameters["required"]) == set(function.parameters["properties"])
+
+
+@pytest.mark.parametrize(
+    ("given", "is_left_out"),
+    [
+        ({"model": "openai:m", "profile": "openai"}, True),
+        ({"model": "openai:m", "profile": "azure"}, True),
+        ({"model": "openai:m", "profile": "openai", "enforce": "off"}, False),
+        ({"model": "openai:m", "profile": "compatible"}, False),
+        ({"model": "openai:m", "profile": "text"}, False),
+        ({"model": "anthropic:m"}, False),
+        ({"model": "told:m"}, False),
+    ],
+)
+def test_r12_6_null_means_left_out_where_a_provider_demands_all_properties(given: Any, is_left_out: bool) -> None:
+    assert writes_nulls(ConfiguredModel(**given)) is is_left_out
 
 
 @pytest.mark.parametrize("enforce", ["off", "json"])

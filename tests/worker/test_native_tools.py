@@ -131,6 +131,16 @@ def test_calls_of_functions_refer_to_each_other_and_their_results_are_tool_messa
     ] * 2
 
 
+def test_r12_4_a_function_call_with_a_path_of_null_is_sent_and_forgotten(native: Native) -> None:
+    run, topic = native.submit(Say([("add", {"a": 1, "b": 2, "_outputPath": None})]), Say([output(3)]))
+    result = native.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 3)
+    assert native.results(topic) == {"t000c0000": "done (its result was not kept)"}
+    assert "is sent and forgotten" in json.dumps(native.bodies(topic)[0])
+    assert '"_outputPath\\":null' in json.dumps(native.bodies(topic)[1]) or native.model == "anthropic"
+    assert "result" not in result.data()
+
+
 def test_each_call_has_one_tool_message_whatever_has_become_of_it(native: Native) -> None:
     calls = [
         ("add", {"a": "one", "b": 2, "_outputPath": "†state.failed"}),

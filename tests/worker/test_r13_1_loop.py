@@ -225,3 +225,39 @@ def test_the_answers_of_a_run_are_a_script_that_gives_them_again(loops: Backend,
 def test_r13_1_no_instance_of_a_request_has_the_name_of_the_loops_lane(loops: Backend) -> None:
     with pytest.raises(Rejected, match=r"/context/1/_instance: '[?]' is the loop's own"):
         Asked(loops, context=[{"type": "state", "_instance": "?", "a": 1}])
+
+
+def test_r12_4_a_model_thinks_forgets_and_leaves_the_choice_to_the_code_as_a_submission_does(loops: Backend) -> None:
+    tools = {
+        "think": {"properties": {"about": {}, "_output": {"type": "string"}}},
+        "add": ADD,
+        "choose": {"properties": {"_outputPath": {"enum": ["†state.success", "†state.failure"]}}},
+    }
+    chosen = {"path": "††state.failure", "value": 4, "_outputPath": "success || failure"}
+    asked = Asked(
+        loops,
+        {
+            "text": json.dumps(
+                [
+                    {"_tool": "think", "about": "it", "_output": "so"},
+                    {"_tool": "add", "a": 1},
+                    {"_tool": "choose", **chosen},
+                    {"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"},
+                ]
+            )
+        },
+        answer(output="†state.sum"),
+        tools=tools,
+    )
+    result = asked.result()
+    assert (result.status, result.output) == ("completed", 3)
+    assert result.data()["state"] == {"failure": 4, "sum": 3}
+    told = asked.requests[1]["messages"][-1]["content"]
+    assert [line for line in told.splitlines() if line[:2] in ("0.", "1.", "2.", "3.")] == [
+        "0. think: latent (its result was not kept)",
+        "1. add: done (its result was not kept)",
+        "2. choose: done → †state.success || †state.failure",
+        "3. add: done → †state.sum",
+    ]
+    assert "is sent and forgotten" in asked.requests[0]["messages"][0]["content"]
+    assert "is a passing thought" in asked.requests[0]["messages"][0]["content"]

@@ -494,7 +494,7 @@ class _Dice:
         for key, below in schema["properties"].items():
             is_parameter = is_call and not key.startswith("_")
             odds = 1 / 2 if is_parameter or not is_call else 0  # a model leaves out what it need not say of a call
-            odds = 1 if is_call and key == "_outputPath" and "const" not in self._followed(below) else odds
+            odds = 1 if is_call and key == "_outputPath" and isinstance(below, dict) and "const" not in below else odds
             if below is False or (key not in required and self._random.random() >= odds):
                 continue
             if is_parameter and self._written and self._random.random() < limits.ODDS_OF_REFERENCE:

@@ -336,6 +336,9 @@ def _message(error: TickError, labels: Labels, date: str) -> dict[str, Any]:
     return {**error_message({}, {}, date=date, instance=error.instance), "data": error.to_dict(), **trust}
 
 
+_WELL: Final = (Status.DONE, Status.LATENT)
+
+
 def fates_of(view: LoopView, request: Request) -> Iterator[Fate]:
     """The fates of the calls of the current tick. Where untrusted data may have made them, the reason is only the one
     of a skipped call, and an error only its type, in the engine's words.
@@ -347,7 +350,7 @@ def fates_of(view: LoopView, request: Request) -> Iterator[Fate]:
         if view.hides and ended.labels:
             reason = reason if ended.status is Status.SKIPPED else None
             type_ = shown_error_type(type_) if type_ is not None else None
-        said = reason or type_ or (note_on(request, call) if ended.status is Status.DONE else None)
+        said = reason or type_ or (note_on(request, call) if ended.status in _WELL else None)
         yield Fate(index, call.tool, instance, ended.status.value, path, said, ended.messages)
 
 
