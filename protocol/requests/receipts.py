@@ -53,8 +53,9 @@ def note_on(request: Request, call: Call) -> str | None:
         return None
     tool = request.tools.get(call.tool)
     result = result_of(request, tool) if tool is not None else None
-    is_known = call.given is not MISSING or (result is not None and result.document != {"type": "null"})
-    return texts.NOT_KEPT if is_known else None
+    said = result.document if result is not None else False
+    has_none = said is False or (isinstance(said, dict) and said.get("type") == "null")
+    return texts.NOT_KEPT if call.given is not MISSING or not has_none else None
 
 
 # Own places: where the result of a call goes that a model has made as a function, and has given no place (SPEC R12.4).

@@ -141,7 +141,7 @@ def test_r12_4_the_properties_of_a_call_stand_in_order_and_constants_are_shown_b
 
 def test_r12_2_a_bare_name_takes_the_schema_of_the_activity_and_no_other_tool_can_be_called() -> None:
     asked = request({"tools": ["price"]}, activities={"price": PRICE, "rob": {"type": "object"}})
-    assert call_schema(asked, "price")["required"] == ["_tool", "item", "_outputPath"]
+    assert call_schema(asked, "price")["required"] == ["_tool", "item"]
     answer = read_answer(asked, {"calls": [{"_tool": "rob"}], "output": None})
     assert [error.message for error in answer.errors] == ["the request declares no tool 'rob'; it declares: price"]
 

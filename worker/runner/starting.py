@@ -209,7 +209,10 @@ class Starter:
         """Charge a call that `is_paid_ahead`; else why it is not sent. Raises `RedisError`."""
         attempt = Attempt(CallId(self._view.run, self._instance, start.call.index), again=again)
         message = self.message(start, attempt, execution)
-        return message if isinstance(message, Failure) else await self._budget.pay(attempt, message)
+        try:
+            return message if isinstance(message, Failure) else await self._budget.pay(attempt, message)
+        except TooLarge as error:
+            return Failure("TooLarge", str(error))
 
     def claim(self, call: Call) -> Claim:
         """What is claimed of a call before it is begun: it begins again where nothing is heard of it for so long."""
