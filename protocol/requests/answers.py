@@ -341,7 +341,7 @@ class _Reading:
             if not isinstance(call, dict):
                 return AnswerError(None, "InvalidCall", problem.message, place)
             found = with_reference_meant(call, at[3:]) or (with_json_meant(call, at[3:]) if is_mended else None)
-            is_known = call.get("_tool") in self.request.tools
+            is_known = isinstance(call.get("_tool"), str) and call["_tool"] in self.request.tools
             check = partial(self._composed_problems, about)
             return AnswerError(call, "InvalidCall", _corrected(problem, found if is_known else None, check), place)
         if about == "output":

@@ -256,6 +256,8 @@ _IN_ORDER: Final = sorted(
 )
 _OWN: Final = frozenset({*(one.name for one in _IN_ORDER), *metas.ALIASES})
 _WITHOUT_EACH: Final = {"not": {"required": ["_each"]}}
+_OF_LISTED: Final = frozenset({"enum", "type", "description", "title"})
+"""Keywords beside which more paths may be listed."""
 _OF_OTHERS: Final = ("additionalProperties", "unevaluatedProperties")
 """Keywords that speak of the parameters that a tool does not name."""
 _AS_A_WHOLE: Final = ("anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired")
@@ -407,7 +409,9 @@ class _CallSchema:
         schema = self.data(said)
         listed = schema.get("enum", ()) if isinstance(schema, dict) and not self._is_latent else ()
         whole = " || ".join(map(str, listed))
-        return schema if len(listed) < 2 or _refuses_path(self.tool, whole) else {**schema, "enum": [*listed, whole]}
+        if len(listed) < 2 or not schema.keys() <= _OF_LISTED or _refuses_path(self.tool, whole):
+            return schema
+        return {**schema, "enum": [*listed, whole]}
 
     def scopes(self, said: Sequence[Any]) -> Any:
         """Schema of scopes, without those that the code refuses: a declaration never widens (SPEC R4.2)."""

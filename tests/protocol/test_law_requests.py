@@ -589,11 +589,11 @@ def written_freely(solution: dict[str, Any], random: Random) -> str:
 def test_r12_4_law_the_calls_of_a_valid_submission_are_an_answer_that_does_the_same(
     submission: dict[str, Any], seed: int, is_native: bool
 ) -> None:
-    random = Random(seed)
+    random, submission = Random(seed), {**submission, "tools": DECLARED}
     calls = [respelled(call, random) for call in submission["solution"]["calls"]]
-    submission = {**submission, "tools": DECLARED, "solution": {"calls": calls}}
     try:
-        plan = check_submission(submission)
+        check_submission(submission)
+        plan = check_submission({**submission, "solution": {"calls": calls}})
     except Rejected:
         assume(False)
     assume(first_reader(submission) is None)
@@ -662,11 +662,8 @@ def is_forbidden(asked: Request, call: dict[str, Any]) -> bool:
 def test_r12_4_law_of_any_tool_a_call_that_a_submission_may_have_is_no_error_but_on_purpose(
     tool: dict[str, Any], parameters: dict[str, Any], spelled: dict[str, Any], is_code: bool, random: Random
 ) -> None:
-    call = (
-        {"_tool": "first", **with_references(parameters, random), **spelled}
-        if parameters
-        else {"_tool": "first", **spelled}
-    )
+    given_ = {name: with_references(value, random) for name, value in parameters.items()}
+    call = {"_tool": "first", **given_, **spelled}
     value = {"context": [*CONTEXT, *INSTANCES], "tools": {"first": tool}}
     code: dict[str, Any] = {"first": {"type": "object"}} if is_code else {}
     known: dict[str, Any] = {"activities": code, "delegates": ("helper", "other")}

@@ -388,7 +388,7 @@ LINES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"_tool": "tell", "_delegate": "helper", "_outputPath": "†state.told"},
     ),
     "an activity that is pinned": (
-        {"say": {"properties": {"_activity": {"const": "send"}}}},
+        {"say": {"properties": {"to": TEXT, "_activity": {"const": "send"}}}},
         {"_tool": "say", "_activity": "send", "to": "x", "_outputPath": "†state.told"},
     ),
     "a pinned delegate that is forgotten": ({"tell": TELL}, {"_tool": "tell", "_delegate": "helper"}),

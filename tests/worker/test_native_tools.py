@@ -135,7 +135,7 @@ def test_r12_4_a_function_call_with_a_path_of_null_is_sent_and_forgotten(native:
     run, topic = native.submit(Say([("add", {"a": 1, "b": 2, "_outputPath": None})]), Say([output(3)]))
     result = native.backend.wait(run.id)
     assert (result.status, result.output) == ("completed", 3)
-    assert native.results(topic) == {"t000c0000": "done (its result was not kept)"}
+    assert native.results(topic) == {"t000c0000": "sent (its result was not kept)"}
     assert "is sent and forgotten" in json.dumps(native.bodies(topic)[0])
     assert '"_outputPath\\":null' in json.dumps(native.bodies(topic)[1]) or native.model == "anthropic"
     assert "result" not in result.data()

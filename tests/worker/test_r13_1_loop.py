@@ -255,7 +255,7 @@ def test_r12_4_a_model_thinks_forgets_and_leaves_the_choice_to_the_code_as_a_sub
     told = asked.requests[1]["messages"][-1]["content"]
     assert [line for line in told.splitlines() if line[:2] in ("0.", "1.", "2.", "3.")] == [
         "0. think: latent (its result was not kept)",
-        "1. add: done (its result was not kept)",
+        "1. add: sent (its result was not kept)",
         "2. choose: done → †state.success || †state.failure",
         "3. add: done → †state.sum",
     ]

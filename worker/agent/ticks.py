@@ -336,7 +336,7 @@ def _message(error: TickError, labels: Labels, date: str) -> dict[str, Any]:
     return {**error_message({}, {}, date=date, instance=error.instance), "data": error.to_dict(), **trust}
 
 
-_WELL: Final = (Status.DONE, Status.LATENT)
+_WELL: Final = (Status.DONE, Status.SENT, Status.LATENT)
 
 
 def fates_of(view: LoopView, request: Request) -> Iterator[Fate]:
