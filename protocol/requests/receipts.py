@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any, Final
 
 from ..calls.call import Call
+from ..calls.tools import Executor
 from ..errors import one_line
 from ..messages import ERROR, Message, kind_of
 from ..paths import MISSING
@@ -53,9 +54,15 @@ def note_on(request: Request, call: Call) -> str | None:
         return None
     tool = request.tools.get(call.tool)
     result = result_of(request, tool) if tool is not None else None
-    said = result.document if result is not None else False
+    said = result.document if result is not None else _definition(request, call).get("schema", False)
     has_none = said is False or (isinstance(said, dict) and said.get("type") == "null")
     return texts.NOT_KEPT if call.given is not MISSING or not has_none else None
+
+
+def _definition(request: Request, call: Call) -> Mapping[str, Any]:
+    """The request definition of a call's delegate; empty where it has none."""
+    is_delegate = call.runner.executor is Executor.DELEGATE
+    return request.submission.delegates.get(call.runner.name, {}) if is_delegate else {}
 
 
 # Own places: where the result of a call goes that a model has made as a function, and has given no place (SPEC R12.4).
