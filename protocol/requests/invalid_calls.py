@@ -225,12 +225,12 @@ def path_slips(request: Request, calls: Mapping[int, Any]) -> Iterator[Problem]:
     tools name them.
     """
     for position, call in calls.items():
-        text = call.get("_outputPath") if isinstance(call, dict) else None
-        tool = (
-            request.tools.get(call["_tool"]) if isinstance(text, str) and isinstance(call.get("_tool"), str) else None
-        )
-        if tool is None or text in tool.choices("_outputPath"):
-            continue
+        match call:
+            case {"_tool": str(name), "_outputPath": str(text)} if (tool := request.tools.get(name)) is not None:
+                if text in tool.choices("_outputPath"):
+                    continue
+            case _:
+                continue
         for part in map(str.strip, _OPERATORS.split(text)[::2]):
             if named_by(part) is not None or part.partition(".")[0] in DATA_TYPES:
                 why = f"without † {shortened(part)} is a place inside of the state"
