@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from acts_celery.protocol import Rejected, check_submission
 from acts_celery.protocol.requests import Answer, Request, compose, read_answer, render
-from acts_celery.protocol.requests.reading import FunctionAnswer
-from acts_celery.protocol.requests.tool_texts import function_schema, functions_of
 from acts_celery.protocol.schemas import CompiledSchema
 
 from .building import call, problems_of
+from .test_r12_6_answers import answered as called
 from .test_r12_requests import call_schema, request
 
 INSTANCES: list[dict[str, Any]] = [{"type": "state", "_instance": name, "x": 1} for name in ("①", "②")]
@@ -422,9 +421,8 @@ def answered(asked: Request, made: dict[str, Any]) -> Answer:
     """What comes of a call as an answer; as a function's it says by null that its result goes nowhere."""
     if not asked.is_native:
         return read_answer(asked, json.dumps({"calls": [made]}))
-    functions = FunctionAnswer(functions_of(function_schema(asked)))
     arguments = {"_outputPath": None, **{key: value for key, value in made.items() if key != "_tool"}}
-    return read_answer(asked, functions.call(made["_tool"], json.dumps(arguments)) + functions.end())
+    return read_answer(asked, called(asked, (made["_tool"], arguments)))
 
 
 def meaning(call: Any) -> list[Any]:
