@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from .. import limits
 from ..calls.call import Call, place_in
-from ..calls.declarations import input_misfit
+from ..calls.declarations import input_misfit, is_workflow
 from ..calls.meta_properties import ALIASES, BY_NAME
 from ..calls.tools import Executor, Tool
 from ..calls.trust import ToolTrust, tool_trust_of
@@ -100,7 +100,7 @@ def _unfit_inputs(plan: CheckedPlan) -> Iterator[Finding]:
     is_delegate = (call.runner.executor is Executor.DELEGATE and call.runner.name in definitions for call in plan.calls)
     for call in islice(compress(plan.calls, is_delegate), limits.MOST_DELEGATES):
         for problem in input_misfit(definitions[call.runner.name], call):
-            if not problem.pointer:
+            if not problem.pointer or is_workflow(definitions[call.runner.name]):  # of a workflow it is an error
                 continue
             why = f"does not fit the input that its delegate {call.runner.name} declares: {problem.message}"
             remedy = "change what the call gives, or the schema that the delegate declares"

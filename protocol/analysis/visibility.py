@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from ..calls.call import Call
-from ..calls.declarations import declares_tools
+from ..calls.declarations import declares_tools, has_own_run, is_workflow
 from ..calls.tools import ANONYMOUS, Executor, Tool
 from ..engine.loop import LoopLimits
 from ..errors import ExpressionError
@@ -368,16 +368,16 @@ def _asking(request: Request, tools: Iterable[ToolReach], code: Container[str]) 
     for tool in tools:
         times = elements if request.tools[tool.tool].lists else 1
         most = max([most, *(times * _requests(request, runner, code) for runner in tool.code)])
-        has_children = has_children or any(_has_tools(delegates.get(name)) for _, name in tool.code)
+        has_children = has_children or any(_has_own_run(delegates.get(name)) for _, name in tool.code)
     if not has_children:
         return most
     below = max(_requests(request, (Executor.DELEGATE, name), code) for name in delegates)
     return max(most, below * (elements if "_each" in json.dumps(delegates, default=str) else 1))
 
 
-def _has_tools(definition: Any) -> bool:
+def _has_own_run(definition: Any) -> bool:
     """Whether a delegate is answered by a run of its own (SPEC R9.3)."""
-    return isinstance(definition, Mapping) and declares_tools(definition)
+    return isinstance(definition, Mapping) and has_own_run(definition)
 
 
 def _requests(request: Request, runner: tuple[Executor, str], code: Container[str]) -> int:
@@ -390,6 +390,8 @@ def _requests(request: Request, runner: tuple[Executor, str], code: Container[st
         return 1
     if not isinstance(definition, Mapping):
         return LoopLimits.of(request.config).ticks  # a file: it may have tools of its own
+    if is_workflow(definition):
+        return 0  # its calls count as those of a run below
     own = LoopLimits.of({**request.config, **(definition.get("config") or {})})
     most = min(own.ticks, LoopLimits.of(request.config).ticks)
     return most if declares_tools(definition) else 1

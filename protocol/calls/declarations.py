@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, Final
 
 from .. import limits
-from ..errors import Cause, Problem, UnknownName, listed, pointer, segments, shortened
+from ..errors import Cause, Problem, Rejected, UnknownName, listed, pointer, segments, shortened
 from ..limits import CONTROL, has_control_characters
 from ..messages import TRUST, Message, is_promise, read_data, render_data, shown
 from ..paths import MISSING
@@ -21,6 +21,7 @@ from ..schemas.algebra import Algebra, described
 from ..schemas.costs import EXCEEDED
 from ..schemas.validation import holds_expression
 from ..schemas.walk import admits_name, all_of, properties_in, reference_to
+from ..state.context import Context
 from ..state.labels import Labels, marks_of
 from .call import Call
 from .meta_properties import RESULT, WHO
@@ -424,10 +425,16 @@ def delegate_context(
 
 
 def child_context(
-    own: Sequence[Message], scoped: Iterable[Message], parameters: Mapping[str, Any], labels: Labels
+    own: Sequence[Message],
+    scoped: Iterable[Message],
+    parameters: Mapping[str, Any],
+    labels: Labels,
+    *,
+    has_instances: bool = False,
 ) -> list[dict[str, Any]]:
     """Context of a delegate that is answered by a child run, each message with its sources: the delegate's own messages
-    keep theirs, all others get `labels` and what the delegate's promises name (SPEC R16.2).
+    keep theirs, all others get `labels` and what the delegate's promises name (SPEC R16.2). With `has_instances` its
+    own messages keep their instances: they are those of a workflow (SPEC R9.4).
     """
     given = labels.union(*(marks_of(message).labels for message in own if is_promise(message)))
     context = delegate_context(own, scoped, parameters)
@@ -435,6 +442,8 @@ def child_context(
         said = marks_of(own[position]).labels if position < len(own) else given
         if said and read_data(message) is not None:
             message[TRUST] = sorted(said)[: limits.MOST_LABELS]  # that it names any keeps effects from starting
+        if has_instances and position < len(own) and "_instance" in own[position]:
+            message["_instance"] = own[position]["_instance"]
     return context
 
 
@@ -442,6 +451,39 @@ def declares_tools(definition: Mapping[str, Any]) -> bool:
     """Whether a delegate's definition has tools of its own: it is a loop then, and its answer a run (SPEC R9.3)."""
     context = definition.get("context") or ()
     return bool(definition.get("tools")) or any(message.get("type") == "tool" for message in context)
+
+
+def is_workflow(definition: Mapping[str, Any]) -> bool:
+    """Whether a delegate's definition has calls of its own and no tools: its calls answer it, and no model (SPEC
+    R9.4).
+    """
+    plans = (message for message in definition.get("context") or () if message.get("type") == "plan")
+    return (definition.get("solution") is not None or any(plans)) and not declares_tools(definition)
+
+
+def has_own_run(definition: Mapping[str, Any]) -> bool:
+    """Whether a run of its own answers a delegate: a loop, or a workflow (SPEC R9.3, R9.4)."""
+    return declares_tools(definition) or is_workflow(definition)
+
+
+def workflow_document(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """The submission that a workflow is. Its schema stands beside a solution only: beside a plan message it would ask
+    a model (SPEC R12.1).
+    """
+    parts = ("context", "solution", "config", *(("schema",) if definition.get("solution") is not None else ()))
+    return {"context": [], **{key: definition[key] for key in parts if definition.get(key) is not None}}
+
+
+def with_input(document: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A submission with these values of its input, which go before those in its context; it may hold references to
+    none. Raises `Rejected` for values that do not fit the input that the context declares (SPEC R9.4).
+    """
+    context = [*document.get("context", ())]
+    if values:
+        context.append({"type": "input", "input": dict(values)})
+    if problems := input_problems(context):
+        raise Rejected(replace(problem, pointer=pointer("input") + problem.pointer) for problem in problems)
+    return {**document, "context": context}
 
 
 def unawaited_problem(call: Call, delegates: Mapping[str, Any]) -> str | None:
@@ -453,6 +495,8 @@ def unawaited_problem(call: Call, delegates: Mapping[str, Any]) -> str | None:
     name = call.runner.name
     if declares_tools(delegates.get(name, {})):
         return f"delegate {name!r} has tools, and is a run: give the call an _outputPath"
+    if is_workflow(delegates.get(name, {})):
+        return f"delegate {name!r} is a workflow, and a run: give the call an _outputPath"
     return None
 
 
@@ -465,11 +509,23 @@ def input_schema(own: Sequence[Message]) -> Any:
     return MISSING
 
 
+def input_problems(context: Sequence[Message]) -> list[Problem]:
+    """Problems of the input that a workflow is given with its context, by the schema that the context declares of it
+    (SPEC R9.4); the pointers lead into the input.
+    """
+    schema = input_schema(context)
+    if schema is MISSING:
+        return []
+    given = Context.trusted([message for message in context if read_data(message) is not None]).fold().root("input")
+    return compiled(schema).problems({} if given is MISSING else given)
+
+
 def input_misfit(definition: Mapping[str, Any], call: Call) -> list[Problem]:
     """Problems of a call's parameters by the input schema that its delegate declares; expressions stand for any value.
 
     By default they are no errors, since the delegate's model bridges the gap; with `config.resolve: "upfront"` they are
-    (SPEC R9.2). The definition is a valid one; the pointers lead into the call.
+    (SPEC R9.2), and so are those of a workflow, which has no model (SPEC R9.4). The definition is a valid one; the
+    pointers lead into the call.
     """
     schema = input_schema(definition.get("context", ()))
     if schema is MISSING:

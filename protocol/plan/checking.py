@@ -32,6 +32,7 @@ from ..calls.declarations import (
     contradictions,
     extended,
     input_misfit,
+    is_workflow,
     no_remedy,
     unawaited_problem,
 )
@@ -48,7 +49,8 @@ from ..state.labels import TRUSTED, marks_of
 from .checked_plan import CheckedPlan, Definitions, is_upfront, narrowed_tools, upfront_problems
 from .config import aside_problems
 from .lanes import Cycle, Unresolvable, lay_out, runs
-from .submission import Pointer, Submission, output_problems
+from .places import KIND
+from .submission import Pointer, Submission, output_problems, workflow_calls
 from .support import TrustReach
 
 # Reading calls: the usable part of each, and all that is wrong with it (SPEC R4.1, R4.2, R4.7, R10.1).
@@ -324,7 +326,7 @@ def check_calls(
         problems += upfront_problems(submission, known.definitions)
         problems += _misfits(submission, calls, [*problems], toolbox)
     if not any(problem.pointer.startswith("/delegates") for problem in problems):
-        problems += unawaited_problems(submission, calls)
+        problems += delegate_problems(submission, calls)
     if begun is None:  # the tools of a run that an amendment finds are those that its calls have named
         problems += _approval_problems(submission, toolbox, calls, known)
     if not submission.is_whole or not paths_are_known:
@@ -459,6 +461,7 @@ def _declared_by(definition: Any) -> Iterator[str]:
     for tools in (definition.get("tools"), *(one.get("tool") for one in messages)):
         for part in tools if isinstance(tools, list) else [tools]:
             yield from part if isinstance(part, dict) else [part] if isinstance(part, str) else []
+    yield from (name for call in workflow_calls(definition) if isinstance(name := call.get("_tool"), str))
 
 
 def _code_problems(submission: Submission, toolbox: Toolbox) -> Iterator[Problem]:
@@ -486,17 +489,29 @@ def _misfits(
         for call in calls
         if call.runner.executor is Executor.DELEGATE
         and call.runner.name in submission.delegates
+        and not is_workflow(submission.delegates[call.runner.name])  # held against it anyway
         and toolbox.tools.get(call.tool) is submission.tools.get(call.tool)
         for problem in input_misfit(submission.delegates[call.runner.name], call)
     ]
 
 
-def unawaited_problems(submission: Submission, calls: Iterable[Call]) -> Iterator[Problem]:
-    """Calls without an output path that need one, as far as the submission holds the definitions of their delegates."""
+def delegate_problems(submission: Submission, calls: Iterable[Call]) -> Iterator[Problem]:
+    """Calls without an output path that need one, and calls of workflows that do not fit their input (SPEC R9.4), as
+    far as the submission holds the definitions of their delegates.
+    """
     for call in calls:
+        at = pointer(*submission.place(call.index))
         text = unawaited_problem(call, submission.delegates)
         if text is not None:
-            yield Problem(pointer(*submission.place(call.index)), text)
+            yield Problem(at, text)
+        if call.runner.executor is not Executor.DELEGATE or call.runner.name not in submission.delegates:
+            continue
+        definition = submission.delegates[call.runner.name]
+        may_be_scoped = any(scope.kind == KIND for scope in call.scopes)
+        for problem in input_misfit(definition, call) if is_workflow(definition) else ():
+            if problem.pointer or not may_be_scoped:  # what is missing may come with a scoped input
+                text = f"{problem.message} (by the input that the workflow {call.runner.name!r} declares)"
+                yield Problem(at + problem.pointer, text, problem.cause)
 
 
 def _obstacle_problem(obstacle: Unresolvable | Cycle, submission: Submission) -> Problem:

@@ -104,7 +104,7 @@ def _may_be(place: Reference, context: Context, writers: Writers) -> bool:
 
 # Request definitions: delegates that a model solves, in a submission or a file (SPEC R9.1).
 
-_DEFINITION_KEYS: Final = ("context", "schema", "tools", "config", ENDORSES)
+_DEFINITION_KEYS: Final = ("context", "schema", "tools", "solution", "config", ENDORSES)
 
 
 def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
@@ -122,7 +122,8 @@ def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
     else:
         for index, message in enumerate(context):
             yield from message_problems(message, *at, "context", index)
-        _, found = read_tools(context, definition.get("tools"))
+        declared, found = read_tools(context, definition.get("tools"))
+        found += _workflow_shape(definition, has_tools=bool(declared.places))
         yield from (replace(problem, pointer=pointer(*at) + problem.pointer) for problem in found)
     yield from config_problems(definition.get("config"), *at, "config")
     yield from endorsement_problems(definition, *at)
@@ -131,6 +132,27 @@ def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
         yield problem
     elif schema is not None:
         yield from null_problems(schema, *at, "schema")
+
+
+def _workflow_shape(definition: Mapping[str, Any], *, has_tools: bool) -> Iterator[Problem]:
+    """Problems of the shape of a definition's solution (SPEC R9.4)."""
+    if (solution := definition.get("solution")) is None:
+        return
+    yield from _solution_calls(solution)[1]
+    for key in sorted(solution.keys() - _SOLUTION, key=str) if isinstance(solution, dict) else ():
+        text = f"unknown property of a solution; it has {' and '.join(sorted(_SOLUTION))}"
+        yield Problem(pointer("solution", key), text, UnknownName(str(key), tuple(sorted(_SOLUTION))))
+    if has_tools:
+        text = "a definition has a solution, which runs without a model, or tools, which a model calls: leave one out"
+        yield Problem(pointer("solution"), text)
+
+
+def workflow_calls(definition: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The calls of a workflow's definition, of whatever shape it is: those that are objects."""
+    context, solution = definition.get("context"), definition.get("solution")
+    messages = context if isinstance(context, list) else []
+    calls, _ = _solution_calls(solution) if solution is not None else plan_calls(messages)
+    return [call for _, call in calls if isinstance(call, Mapping)]
 
 
 # Shapes in which a submission can be handed in (INTERFACE).

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from json import dumps
 from typing import Any, Final
 
-from ..calls.declarations import Declared, declares_tools, read_tools
+from ..calls.declarations import Declared, declares_tools, is_workflow, read_tools
 from ..calls.tools import Executor, Runner, Tool
 from ..calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust
 from ..errors import Problem, pointer
@@ -22,6 +22,7 @@ from ..state.labels import marks_of
 from ..trust import shows_untrusted
 from .checked_plan import CheckedPlan, Promised
 from .config import SETTINGS, settings_of
+from .submission import workflow_calls
 
 _WORD: Final = re.compile(r"\S{1,64}")
 
@@ -70,8 +71,10 @@ def _delegate_settings(plan: CheckedPlan) -> Iterator[Problem]:
     """Settings of later versions in the definitions of delegates."""
     for name, definition in plan.submission.delegates.items():
         config: Mapping[str, Any] | None = definition.get("config")
+        is_loop, has_calls = declares_tools(definition), is_workflow(definition)
         for key in settings_of(config):
-            if not (SETTINGS[key].in_definition or (SETTINGS[key].in_request and declares_tools(definition))):
+            own, is_known = SETTINGS[key], SETTINGS[key].in_definition
+            if not (own.in_submission if has_calls else is_known or (own.in_request and is_loop)):
                 yield _unsupported(key, "delegates", name, "config", key)
 
 
@@ -154,8 +157,19 @@ class TrustReach:
         definition = self.definition(name) if name not in seen else None
         seen.add(name)
         if definition is not None:
-            declared, _ = read_tools(_context_of(definition), definition.get("tools"))
+            context = _context_of(definition)
+            declared, _ = read_tools(context, definition.get("tools"))
             yield from self._behind_tools(declared, seen)
+            if is_workflow({**definition, "context": context}):
+                yield from self._behind_calls(workflow_calls(definition), seen)
+
+    def _behind_calls(self, calls: Iterable[Mapping[str, Any]], seen: set[str]) -> Iterator[Tool | Runner]:
+        """All activities and delegates that may run the calls of a workflow (SPEC R9.4)."""
+        for call in calls:
+            names = [name for key in ("_tool", "_activity") if isinstance(name := call.get(key), str)]
+            yield from (Runner(Executor.ACTIVITY, name) for name in names)
+            if isinstance(delegate := call.get("_delegate"), str):
+                yield from self._behind_delegate(delegate, seen)
 
     def _sum(self, reached: Iterable[Tool | Runner]) -> ToolTrust:
         together = ToolTrust.together(trust for one in reached for trust in self._trusts(one))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from acts_celery.protocol import Context, Limits, Reference, Rejected, check, check_submission
-from acts_celery.protocol.calls.declarations import delegate_context, input_misfit
+from acts_celery.protocol.calls.declarations import child_context, delegate_context, input_misfit
 from acts_celery.protocol.engine.events import Start, Status
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.plan.checking import Environment
@@ -97,6 +97,75 @@ def test_r9_1_a_call_of_a_delegate_needs_no_tool_for_its_parameters_to_be_resolv
     (start,) = execution.decide(DATE)
     assert isinstance(start, Start)
     assert start.parameters == {"value": 1}
+
+
+# R9.4
+
+NAME = {"type": "input", "schema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}
+FLOW: dict[str, Any] = {
+    "context": [NAME],
+    "solution": {"calls": [{"_tool": "t", "value": "†input.n", "_outputPath": "†state.a"}], "output": "†state.a"},
+}
+
+
+def of_flow(**more: Any) -> dict[str, Any]:
+    return {"_tool": "f", "_delegate": "f", "_outputPath": "†state.x", **more}
+
+
+@pytest.mark.parametrize(
+    ("given", "pointer"),
+    [
+        ({"n": 1}, None),
+        ({"n": "†state.n"}, None),
+        ({"n": "one"}, "/solution/calls/0/n"),
+        ({}, "/solution/calls/0"),
+        ({"_scopes": ["†input.n"]}, None),
+        ({"n": 1, "_outputPath": None}, "/solution/calls/0"),
+    ],
+)
+def test_r9_4_the_parameters_of_a_workflow_are_held_against_its_input(given: Any, pointer: str | None) -> None:
+    context = [{"type": "state", "n": 1}, {"type": "input", "n": 1}]
+    found = problems_of(of_flow(**given), context=context, delegates={"f": FLOW})
+    assert pointers(found) == ([] if pointer is None else [pointer])
+    assert all("workflow 'f'" in problem.message or "is a workflow" in problem.message for problem in found)
+
+
+def test_r9_4_resolution_upfront_says_a_misfit_once() -> None:
+    found = problems_of(of_flow(n="one"), delegates={"f": FLOW}, config={"resolve": "upfront"})
+    assert len([problem for problem in found if "integer" in problem.message]) == 1
+
+
+def test_r9_4_a_workflow_with_tools_or_with_an_unknown_property_of_its_solution_is_refused() -> None:
+    both = {**FLOW, "tools": ["t"]}
+    assert pointers(problems_of(of_flow(n=1), delegates={"f": both})) == ["/delegates/f/solution"]
+    odd = {**FLOW, "solution": {"calls": [], "otput": 1}}
+    (problem,) = problems_of(of_flow(n=1), delegates={"f": odd})
+    assert (problem.pointer, "output" in problem.message) == ("/delegates/f/solution/otput", True)
+    assert pointers(problems_of(of_flow(n=1), delegates={"f": {"solution": []}})) == ["/delegates/f/solution"]
+
+
+def test_r9_4_a_name_in_approve_may_be_that_of_a_call_of_a_workflow() -> None:
+    config = {"approve": ["only_there"]}
+    inner = {"solution": {"calls": [{"_tool": "only_there", "_delegate": "anonymous", "_outputPath": "†state.a"}]}}
+    assert problems_of(of_flow(), delegates={"f": inner}, config=config) == []
+
+
+@pytest.mark.parametrize("is_plan", [True, False])
+def test_r9_4_a_workflow_has_the_effects_of_all_that_its_calls_name(is_plan: bool) -> None:
+    calls = [{"_tool": "pay", "_outputPath": "†state.a"}]
+    pays = {"context": [{"type": "plan", "calls": calls}]} if is_plan else {"solution": {"calls": calls}}
+    outer = {"solution": {"calls": [{"_tool": "p", "_delegate": "p", "_outputPath": "†state.a"}]}}
+    activities = {"pay": {"_trust": {"effects": True}}, "t": {}}
+    document = {"solution": {"calls": [of_flow()]}, "delegates": {"f": outer, "p": pays}}
+    plan = check_submission(document, activities=activities)
+    assert plan.trust["f"].effects
+    assert not check_submission({**document, "delegates": {"f": FLOW | {"context": []}}}, activities=activities).trust
+
+
+def test_r9_4_the_context_of_a_workflow_keeps_the_instances_of_its_own_messages() -> None:
+    own = [{"type": "state", "_instance": "①", "a": 1}]
+    found = child_context(own, [], {"n": 1}, frozenset({"mail"}), has_instances=True)
+    assert found == [*own, {"type": "input", "n": 1, "_trust": ["mail"]}]
 
 
 # R9.2

@@ -359,7 +359,7 @@ def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...]
 def _of_call(plan: Plan, index: int) -> dict[str, Any]:
     """Return the messages by which a call would ask a model for its result. Raises `Rejected` if it asks none."""
     from ...protocol import Problem, Rejected
-    from ...protocol.calls.declarations import declares_tools
+    from ...protocol.calls.declarations import has_own_run
     from ...protocol.calls.tools import ANONYMOUS, Executor
     from ...protocol.engine.execution import Execution
     from ...protocol.errors import pointer
@@ -374,7 +374,7 @@ def _of_call(plan: Plan, index: int) -> dict[str, Any]:
     call = next(one for one in lane.calls if one.index == index)
     definition = delegates.get(call.runner.name, {}) if call.runner.executor is not Executor.LATENT else {}
     is_asked = call.runner.executor is Executor.LATENT or call.runner.name in (*delegates, ANONYMOUS)
-    if call.runner.executor is Executor.ACTIVITY or not is_asked or declares_tools(definition):
+    if call.runner.executor is Executor.ACTIVITY or not is_asked or has_own_run(definition):
         text = "it asks no model for its result alone: that is for latent calls, and for delegates without tools"
         raise Rejected([Problem(pointer(*plan.submission.place(index)), text)])
     execution = Execution.of(plan, lane, plan.context.fold(lane.instance))

@@ -39,7 +39,7 @@ from .output import (
 )
 from .people import held_lines
 from .progress import View, print_result, view_options, waiting_lines
-from .source import Source, read_source, source_options
+from .source import Source, source_options
 
 if TYPE_CHECKING:
     from threading import Event as ThreadEvent
@@ -165,7 +165,7 @@ def run(
     deadline = None if timeout is None else time.monotonic() + timeout
     with common.documented() as answer:
         settings = common.settings()
-        content = read_source(source.file, settings)
+        content = source.content(settings)
         # The backend gets ready while this process loads what it needs itself.
         with backend(settings, worker_log, deadline) as effective:
             value, files = source.decode(content, settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
@@ -41,6 +42,12 @@ class Source:
         multiple=True,
         help="Add messages to FILE's context, one JSON object in each line; repeatable.",
     )
+    inputs: tuple[str, ...] = option(
+        "--input",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="A value of the input, as JSON or as a text; repeatable. FILE may be the name of a workflow.",
+    )
     given: tuple[str, ...] = option(
         "--file",
         metavar="NAME=PATH",
@@ -55,13 +62,28 @@ class Source:
 
     def read(self, settings: Settings) -> tuple[Any, Mapping[str, bytes]]:
         """Read the submission, and the files that it names, by their digests. Raises `protocol.Rejected`."""
-        return self.decode(read_source(self.file, settings), settings)
+        return self.decode(self.content(settings), settings)
+
+    def content(self, settings: Settings) -> bytes:
+        """Read the file, or the workflow of that name where there is no such file (SPEC R9.4). Raises
+        `protocol.Rejected`.
+        """
+        if self.file == "-" or Path(self.file).exists() or not settings.delegates:
+            return read_source(self.file, settings)
+        from ..registry.activities import Registry
+        from ..registry.request_definitions import KnownDelegates
+
+        known = KnownDelegates(settings, Registry())
+        if self.file not in known:
+            return read_source(self.file, settings)
+        return json.dumps(known.workflow(self.file)).encode()
 
     def decode(self, content: bytes, settings: Settings) -> tuple[Any, Mapping[str, bytes]]:
         """Read a submission and its files from the content of its file. Raises `protocol.Rejected`."""
         from ..client.files import files_of
 
         value = _with_contexts(decode_submission(content, settings, self.file), self.contexts, settings)
+        value = _with_inputs(value, self.inputs)
         pairs = [given.partition("=") for given in self.given]
         if wrong := next((given for given, (name, _, path) in zip(self.given, pairs, strict=True) if not path), None):
             raise _refused(f"--file {wrong}: write NAME=PATH, with the name that the submission has")
@@ -99,6 +121,35 @@ def _with_contexts(value: Any, contexts: Iterable[str], settings: Settings) -> A
     if not isinstance(document, dict) or not isinstance(document.get("context", []), list):
         return value  # the check reports what is wrong
     return document | {"context": [*document.get("context", []), *messages]}
+
+
+def _with_inputs(value: Any, inputs: Iterable[str]) -> Any:
+    """Add values of the input to a submission. Raises `protocol.Rejected`."""
+    pairs = [given.partition("=") for given in inputs]
+    if not pairs:
+        return value
+    if wrong := next((name or "=" for name, sign, _ in pairs if not (name and sign)), None):
+        raise _refused(f"--input {wrong}: write KEY=VALUE")
+    from ...protocol.calls.declarations import input_schema, with_input
+    from ...protocol.plan.submission import shaped
+
+    document, _ = shaped(value)
+    context = document.get("context", []) if isinstance(document, dict) else None
+    if not isinstance(context, list) or not all(isinstance(message, dict) for message in context):
+        return value  # the check reports what is wrong
+    schema = input_schema(context)
+    properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    return with_input(document, {name: _input_value(text, properties.get(name)) for name, _, text in pairs})
+
+
+def _input_value(text: str, schema: Any) -> Any:
+    """Read the value of an option: a text where the input's schema says so, or where it is no JSON."""
+    if isinstance(schema, dict) and schema.get("type") == "string":
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _messages(file: str, settings: Settings) -> Iterator[Any]:

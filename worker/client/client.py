@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from ...broker_config import Settings, load
 from ...protocol import Plan
+from ...protocol.calls.declarations import with_input
 from ...protocol.limits import plain
 from ..broker.attempts import current_place
 from ..errors import OtherFormat, RunNotFound
@@ -150,8 +151,15 @@ class Client:
         """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""
         return self.checker.check(value, allow=allow)
 
-    def run(self, run: str) -> Run:
-        """A run by its id. Raises `RunNotFound`, `InfrastructureError`."""
+    def run(self, run: str, inputs: Mapping[str, Any] | None = None, /, **more: Any) -> Run:
+        """A run by its id; with inputs, as keywords or as an object, a new run of the workflow of that name (SPEC
+        R9.4), whose name the run has. A workflow that takes none is started with `{}`.
+
+        Raises `RunNotFound` for an id, `protocol.Rejected` for a workflow, `InfrastructureError`.
+        """
+        if inputs is not None or more:
+            document = with_input(self.checker.workflow(run), {**(inputs or {}), **more})
+            return self.submit_document(document, name=run)
         found = self.run_of(run)
         found.status()
         return found

@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from ...broker_config import Settings
-from ...protocol.calls.declarations import digest_of
+from ...protocol.calls.declarations import digest_of, is_workflow, workflow_document
 from ...protocol.calls.tools import ANONYMOUS, Executor
 from ...protocol.calls.trust import OperatorTrust, operator_problems
-from ...protocol.errors import pointer
+from ...protocol.errors import Problem, Rejected, UnknownName, pointer
 from ...protocol.messages import TRUST
 from ...protocol.plan.checked_plan import CheckedPlan
-from ...protocol.plan.submission import definition_problems
+from ...protocol.plan.submission import definition_problems, workflow_calls
 from .. import limits
 from ..errors import ActivitiesError, WorkerError
 from .activities import Registry
@@ -76,16 +76,25 @@ class KnownDelegates(Container[str]):
 
     def with_definitions(self, plan: L) -> L:
         """The plan with the definitions that its calls name, or calls of its request may name. They travel with the
-        run, which later changes of the files do not touch.
+        run, which later changes of the files do not touch; so do those that calls of its workflows name (SPEC R9.4).
         """
         names = {call.runner.name for call in plan.calls if call.runner.executor is Executor.DELEGATE}
         for tool in plan.submission.tools.values() if plan.submission.is_request else ():
             names |= {name for name in tool.choices("_delegate") if name in self}
         own = plan.submission.delegates
-        needed = names - own.keys() - self._registry.delegates.keys() - {ANONYMOUS}
-        if not needed:
+        definitions, left, seen = dict(own), sorted(names), set[str]()
+        while left:
+            name = left.pop(0)
+            if name in seen or (name not in own and (name in self._registry.delegates or name == ANONYMOUS)):
+                continue
+            seen.add(name)
+            if name not in own:
+                definitions[name] = self._read(name)
+            if is_workflow(definitions[name]):
+                called = {call.get("_delegate") for call in workflow_calls(definitions[name])}
+                left += sorted(one for one in called if isinstance(one, str) and (one in own or one in self))
+        if len(definitions) == len(own):
             return plan
-        definitions = {**own, **{name: self._read(name) for name in sorted(needed)}}
         return replace(plan, submission=replace(plan.submission, delegates=definitions))
 
     def definition(self, name: str) -> Mapping[str, Any] | None:
@@ -93,6 +102,19 @@ class KnownDelegates(Container[str]):
         is_code = name in self._registry.delegates or name == ANONYMOUS
         found: Mapping[str, Any] | None = None if is_code or not self._is_defined(name) else self._read(name)
         return found
+
+    def workflow(self, name: str, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The submission that the workflow of that name is (SPEC R9.4); `own` are definitions that are looked at first.
+        Raises `Rejected` where there is none.
+        """
+        found = (own or {}).get(name) or self.definition(name)
+        if found is None:
+            text = f"no workflow is named {name!r}: put its definition into a folder of ACTS_DELEGATES, as {name}.json"
+            raise Rejected([Problem("", text, UnknownName(name, tuple(self)))])
+        if not is_workflow(found):
+            text = f"delegate {name!r} is no workflow, since a model answers it: call it, or give it a solution"
+            raise Rejected([Problem("", text)])
+        return workflow_document(found)
 
     def _is_defined(self, name: str) -> bool:
         """Whether a file has that name, or it is an address that may have a definition: nothing is fetched here."""

@@ -9,7 +9,7 @@ import os
 import sys
 from asyncio import IncompleteReadError, LimitOverrunError, create_subprocess_exec
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 from ...broker_config import Settings
 from ...protocol import Plan, Problem, Rejected, check_amendment, check_in
 from ...protocol.calls.call import ASK_HUMAN, QUESTION, Call, place_in
-from ...protocol.calls.declarations import declares_tools
+from ...protocol.calls.declarations import declares_tools, has_own_run, is_workflow, workflow_document
 from ...protocol.calls.tools import Executor, Runner
 from ...protocol.calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust
 from ...protocol.engine.loop import PRICE_REMEDY
@@ -29,7 +29,8 @@ from ...protocol.facade import explained
 from ...protocol.paths import MISSING
 from ...protocol.plan.additions import SoFar, placed
 from ...protocol.plan.checked_plan import CheckedPlan
-from ...protocol.plan.checking import Environment, reach_of, unawaited_problems
+from ...protocol.plan.checking import Environment, reach_of, delegate_problems
+from ...protocol.plan.lanes import Unresolvable
 from ...protocol.plan.support import unsupported
 from ...protocol.requests import Request, read_request
 from ...protocol.requests.tool_texts import JSON, TOOLS, can_be_carried, first_schema
@@ -142,6 +143,7 @@ class Checker:
         for call in plan.calls:
             name, executor = call.runner.name, call.runner.executor
             is_code = executor is Executor.ACTIVITY or (name in self._registry.delegates and name not in delegates)
+            is_code = is_code or (executor is Executor.DELEGATE and is_workflow(delegates.get(name, {})))
             if not is_code and not (executor is Executor.LATENT and (call.output is None or call.given is not MISSING)):
                 asking.append({**plan.submission.config, **(delegates.get(name, {}).get("config") or {})})
         for asked in dict.fromkeys(config.get("model") for config in asking):
@@ -162,9 +164,13 @@ class Checker:
     def complete(self, layout: CheckedPlan) -> CheckedPlan:
         """The layout of a solution's calls, with what they name here. Raises `protocol.Rejected`."""
         complete = _supported(self._known_delegates.with_definitions(layout), is_new=False)
-        if problems := list(unawaited_problems(complete.submission, complete.calls)):
+        if problems := list(delegate_problems(complete.submission, complete.calls)):
             raise Rejected(problems)
         return complete
+
+    def workflow(self, name: str) -> dict[str, Any]:
+        """The submission that a workflow of the operator's folders is (SPEC R9.4). Raises `protocol.Rejected`."""
+        return self._known_delegates.workflow(name)
 
     def tool_of(self, function: Callable[..., Any]) -> str:
         """The tool that an activity's function is registered as; its own name where it is not."""
@@ -236,7 +242,7 @@ class Checker:
         complete = self._known_delegates.with_definitions(plan)
         problems += self._without_model(complete)
         problems += self._unfit_loops(complete)
-        problems += unawaited_problems(complete.submission, complete.calls)
+        problems += delegate_problems(complete.submission, complete.calls)
         if problems:
             raise plan.submission.shape.rejected(problems)
         queued = frozenset(name for name, activity in self._registry.activities.items() if activity.queue is not None)
@@ -253,25 +259,31 @@ class Checker:
         for call in plan.calls:
             name = call.runner.name
             is_code = name in self._registry.delegates and name not in submission.delegates
-            named = {**submission.config, **(submission.delegates.get(name, {}).get("config") or {})}.get("model")
+            definition = submission.delegates.get(name, {})
+            named = {**submission.config, **(definition.get("config") or {})}.get("model")
+            is_code = is_code or is_workflow(definition)
             if call.runner.executor is Executor.DELEGATE and not is_code and named is None:
                 at = pointer(*submission.place(call.index), *place_in(call.raw, "_delegate"))
                 yield Problem(at, f"delegate {name!r} needs a model, and none is configured: set ACTS_MODEL")
 
     def _unfit_loops(self, plan: Plan) -> Iterator[Problem]:
-        """What is wrong with delegates that have tools: their answers are runs of their own (SPEC R9.3)."""
+        """What is wrong with delegates that are answered by runs of their own: loops and workflows (SPEC R9.3)."""
         delegates = plan.submission.delegates
         for name, definition in delegates.items():
-            if not declares_tools(definition):
+            if not has_own_run(definition):
                 continue
             value = {"context": definition.get("context", []), "tools": definition.get("tools", {})}
+            scoped = {scope.kind for call in plan.calls if call.runner.name == name for scope in call.scopes}
             try:
+                if is_workflow(definition):
+                    check_in(self._known(allow=plan.allow), {**workflow_document(definition), "delegates": delegates})
+                    continue
                 self.request(
                     {**value, "schema": definition.get("schema", {}), "delegates": delegates}, allow=plan.allow
                 )
             except Rejected as rejected:
                 for problem in rejected.errors:
-                    if not problem.pointer.startswith("/delegates"):
+                    if not (problem.pointer.startswith("/delegates") or _comes_later(problem, scoped, plan)):
                         yield replace(problem, pointer=pointer("delegates", name) + problem.pointer)
 
     def _loosened(self, plan: Plan) -> Iterator[Problem]:
@@ -331,6 +343,13 @@ def _reserved(plan: Plan) -> Iterator[Problem]:
         if message.get("_instance") == LOOP:
             yield Problem(pointer("context", index, "_instance"), f"{LOOP!r} is the loop's own: use another name")
             return
+
+
+def _comes_later(problem: Problem, scoped: Collection[str], plan: Plan) -> bool:
+    """Whether a workflow lacks a value that its callers may give it by their scopes (SPEC R9.2)."""
+    if not isinstance(problem.cause, Unresolvable):
+        return False
+    return plan.submission.is_request or any(one.kind in scoped for one in problem.cause.expression.references)
 
 
 def _self_endorsed(value: Any, known: Mapping[str, Any]) -> Iterator[Problem]:

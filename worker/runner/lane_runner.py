@@ -29,6 +29,7 @@ from ..broker.messages import Delivery, TaskMessage, lane_task, pack
 from ..store.commits import Commit, Committed
 from ..store.keys import LOOP
 from ..store.lane import LaneView, RunGone
+from ..store.run_list import Parent
 from .deciding import Admission, Decider
 from .starting import InlineCalls, Starter
 from .step import Mailbox, Step, WorkerContext, count_ended
@@ -205,8 +206,8 @@ class LaneRunner:
         self._note_ends(outcomes, committed)
         sent = step.sent(committed)
         if committed.status not in _UNDER_WAY:
-            if sent:
-                await self._services.publish(sent)
+            if sent or committed.parent is not None:
+                await self._services.publish([*sent, *await self._answers(committed.parent)])
             return
         if committed.woken == (LOOP,) and self._lane.run.definition.request is not None:
             self.next_lane, committed = LOOP, committed._replace(woken=())
@@ -227,6 +228,12 @@ class LaneRunner:
         else:
             self._lane.seen = committed.last_id
             await self._note_global(committed)
+
+    async def _answers(self, parent: str | None) -> list[TaskMessage]:
+        """The message that answers the call which this run, a workflow that has ended, is to answer (SPEC R9.4)."""
+        run, above = self._lane.run, Parent.read(parent)
+        answer = await self._services.children.answer(above, run.run, run.tokens) if above is not None else None
+        return [answer] if answer is not None else []
 
     def _waits_after(self, starts: Sequence[Start]) -> bool:
         """Whether something is left to wait for here once these calls have been started."""

@@ -7,6 +7,7 @@ background workers and sees nothing but its message.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +18,15 @@ from redis import Redis
 from ...broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
 from ...protocol import Limits, Message, Output, Plan, Rejected
 from ...protocol.calls.call import Call
-from ...protocol.calls.declarations import child_context, declares_tools, delegate_context
+from ...protocol.calls.declarations import (
+    child_context,
+    delegate_context,
+    has_own_run,
+    input_problems,
+    input_schema,
+    is_workflow,
+    workflow_document,
+)
 from ...protocol.calls.outputs import Alternative, chosen, names_of
 from ...protocol.calls.tools import ANONYMOUS, Executor
 from ...protocol.calls.trust import NOTHING, OperatorTrust, ToolTrust
@@ -27,11 +36,12 @@ from ...protocol.engine.execution import UNTRUSTED, Execution
 from ...protocol.engine.loop import LoopLimits
 from ...protocol.limits import MAX_OUTPUT_TOKENS
 from ...protocol.messages import digests, is_promise, pictures_in, render_data, sent_bytes
+from ...protocol.paths import MISSING
 from ...protocol.plan.config import SAMPLING
 from ...protocol.requests.data_blocks import Budget, shown_pictures
 from ...protocol.requests.rendering import ResultRequest, result_request, result_schema
 from ...protocol.trust import Flow, doubt
-from ..broker.attempts import Attempt, Result, Retry
+from ..broker.attempts import Attempt, Result, Retry, Tokens
 from ..broker.messages import (
     WRITTEN,
     ActivityCall,
@@ -43,20 +53,21 @@ from ..broker.messages import (
     pack_message,
     unknown_code,
 )
+from ..errors import RunBroken, RunNotFound
 from ..limits import MOST_RETRIES, most_of
 from ..registry.activities import Policy, Registry
 from ..registry.models import KnownModels, Reported, picture_fields, picture_message
-from ..store.definition import StoredPlan
+from ..store.definition import BUDGET, StoredPlan
 from ..store.held_calls import Actor, AuditRecord
 from ..store.keys import ENDED_STATUSES
 from ..store.run_list import (
+    ANSWER_SCHEMA,
     DELEGATE,
     TRACE,
     Parent,
     child_id,
     filled,
     note_child,
-    result_of,
 )
 from ..store.run_store import RunStore
 from ..store.run_writer import RunWriter
@@ -180,6 +191,8 @@ class Remote:
     def asks(self, call: Call, definition: StoredPlan) -> bool:
         """Whether a remote call is a request of its own to a model."""
         if call.runner.executor is Executor.ACTIVITY:
+            return False
+        if is_workflow(definition.delegates.get(call.runner.name, {})):
             return False
         name = self._delegate_name(call, definition)
         return name in ("", ANONYMOUS) and name not in self._registry.delegates
@@ -382,7 +395,8 @@ def _labelled(result: Result, said: ToolTrust) -> Result:
     return replace(result, labels=said.result) if said.result and not isinstance(result, Retry) else result
 
 
-# Child runs: a delegate that declares tools is a loop of its own (SPEC R9.3, R13.10).
+# Child runs: a delegate that declares tools is a loop of its own (SPEC R9.3, R13.10), one with calls a workflow (SPEC
+# R9.4), which runs them without a model.
 #
 # The runner of such a call writes the child down, with a log of its own and what the call's scopes and parameters give
 # it, and leaves. The child's end answers the call; no worker waits meanwhile.
@@ -410,7 +424,7 @@ class Children:
     def answers(call: Call, definition: StoredPlan) -> bool:
         """Whether a call is answered by a run of its own."""
         is_delegate = call.runner.executor is Executor.DELEGATE
-        return is_delegate and declares_tools(definition.delegates.get(call.runner.name, {}))
+        return is_delegate and has_own_run(definition.delegates.get(call.runner.name, {}))
 
     async def start(
         self, start: Start, attempt: Attempt, execution: Execution, definition: StoredPlan
@@ -419,10 +433,11 @@ class Children:
         `RedisError`.
         """
         own = definition.delegates[start.call.runner.name]
-        if alternatives := execution.alternatives(start.call):
+        if (alternatives := execution.alternatives(start.call)) and not is_workflow(own):
             own = {**own, "schema": result_schema(own.get("schema", {}), alternatives)}
         given, labels = execution.scoped_messages(start.call), execution.labels_given(start.call)
-        context = child_context(own.get("context", []), given, start.parameters, labels)
+        parts = own.get("context", []), given, start.parameters, labels
+        context = child_context(*parts, has_instances=is_workflow(own))
         return await asyncio.to_thread(self._start, attempt, start.call.runner.name, own, context, definition)
 
     def _start(
@@ -441,12 +456,12 @@ class Children:
         prefix = self._settings.key_prefix
         child = RunStore.open(self._redis, prefix, child_id(attempt.id, attempt.again))
         status = child.status()  # an attempt before may have written it, whose worker was lost
-        if status is not None and status in ENDED_STATUSES:
-            return result_of(status, child.entries())
         if status is not None:
-            return Started(child.run)
+            return child.answer(status) if status in ENDED_STATUSES else Started(child.run)
         if spent := next((key for key, number in left.items() if number <= 0), None):
             return Failure("LimitReached", f"config.{spent} has nothing left for a child run")
+        if is_workflow(own) and (misfit := _misfit(own, context)) is not None:
+            return misfit
         try:
             plan = self._plan(own, context, definition, left)
         except Rejected as rejected:
@@ -454,17 +469,34 @@ class Children:
         order = AuditRecord("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"))
         fields = Parent(attempt.id, attempt.number, depth, budgets).to_fields()
         fields |= {TRACE: attempt.place.pack(), DELEGATE: delegate}
+        if not plan.submission.is_request:
+            if (shortfall := child.reserve(budgets, plan.size)) is not None:
+                return Failure("LimitReached", shortfall.text)
+            fields |= {ANSWER_SCHEMA: json.dumps(own["schema"])} if "schema" in own else {}
         files = self._files(plan, RunStore.open(self._redis, prefix, attempt.id.run))
         now_ms = server_ms(self._redis)
         note_child(self._redis, child.keys, attempt.id.run, now_ms)
         lanes = self._writer.write(plan, child.run, now_ms, order, fields, files=files).lanes
-        return Started(child.run, tuple(lanes))
+        status = child.status() if not plan.size else None  # what has no calls has ended
+        return child.answer(status) if status in ENDED_STATUSES else Started(child.run, tuple(lanes))
+
+    async def answer(self, parent: Parent, run: str, tokens: Tokens) -> TaskMessage | None:
+        """The message that brings the result of a workflow that has ended to the call that waits for it; None where
+        the run is gone. If this process dies, the sweep sends it. Raises `RedisError`.
+        """
+        child = RunStore.open(self._redis, self._settings.key_prefix, run)
+        try:
+            status = await asyncio.to_thread(child.status)
+            result = await asyncio.to_thread(child.answer, status or "")
+        except (RunNotFound, RunBroken):
+            return None
+        return parent.answer(run, result, tokens, self._settings.queue_instances)
 
     def _above(self, run: str, definition: StoredPlan) -> tuple[Parent | None, tuple[RunBudget, ...], dict[str, float]]:
         """Whose child the run is itself, what its child runs take from, and what is left for one now (SPEC R13.3)."""
         store = RunStore.open(self._redis, self._settings.key_prefix, run)
         above = store.parent()
-        if definition.request is None:
+        if not definition.has_budget:
             return above, (), {}
         budgets, free = store.budgets(LoopLimits.of(definition.config, most_of(self._settings)))
         left: dict[str, float] = {**free}
@@ -489,17 +521,32 @@ class Children:
         """The child's request, checked. Raises `Rejected`. What a delegate declares of its input promises nothing: its
         model bridges the gap to what it is given (SPEC R9.2).
         """
+        config = child_config(definition.config, own.get("config") or {}, left, self._settings)
         value = {
             "context": [message for message in context if not is_promise(message)],
             "schema": own.get("schema", {}),
             "tools": own.get("tools", {}),
             "delegates": definition.delegates,
-            "config": child_config(definition.config, own.get("config") or {}, left, self._settings),
+            "config": config,
         }
+        budget = {key: config[key] for key in BUDGET if key in config}
+        if is_workflow(own):  # its limits are those of the loop above it: a plan has none of its own
+            others = {key: each for key, each in config.items() if key not in (*BUDGET, "seconds")}
+            value = {**workflow_document(own), **{key: value[key] for key in ("context", "delegates")}}
+            value["config"] = others
         approved, operator = definition.config.get("approve", ()), definition.submitted_with
-        return self._checker.check_submission(
+        plan = self._checker.check_submission(
             value, definition.delegates, allow=definition.allow, approved=approved, operator=operator
         )
+        if plan.submission.is_request or not left:
+            return plan
+        return replace(plan, submission=replace(plan.submission, config={**plan.submission.config, **budget}))
+
+
+def _misfit(own: Mapping[str, Any], context: Sequence[Mapping[str, Any]]) -> Failure | None:
+    """Why a workflow is not started: what it is given does not fit the input that it declares (SPEC R9.4)."""
+    problems = input_problems(context) if input_schema(own.get("context", ())) is not MISSING else ()
+    return Failure("InvalidParameters", "; ".join(map(str, problems))) if problems else None
 
 
 def child_config(

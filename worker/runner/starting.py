@@ -50,7 +50,7 @@ class CallBudget:
         self._log = log
         self._models = models
         self._settings = settings
-        self._limits = LoopLimits.of(definition.config, most_of(settings)) if definition.request is not None else None
+        self._limits = LoopLimits.of(definition.config, most_of(settings)) if definition.has_budget else None
 
     @property
     def is_limited(self) -> bool:

@@ -218,6 +218,8 @@ class Committed(NamedTuple):
     """How many of the run's lanes lie in the queue, these included."""
     due_ms: int | None = None
     """When something becomes due in the run, if that is before the sweep would look."""
+    parent: str | None = None
+    """The field of the run's state that names the call which it answers, if the run ends with this commit."""
 
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Committed:
@@ -237,6 +239,7 @@ class Committed(NamedTuple):
             woken=tuple(found["woken"]),
             queued=found["queued"],
             due_ms=int(found["due"]) if "due" in found else None,
+            parent=found.get("parent"),
         )
 
 

@@ -52,6 +52,8 @@ def require_readable(definition: Mapping[str, Any]) -> None:
 
 # Calls, tools and places as a definition and the records of lanes hold them.
 
+BUDGET: Final = ("calls", "tokens", "money")
+"""Settings of a loop that a workflow below it has, too: what it may take at most. A plan of one's own has none."""
 PLACES: Final = ("held", "promised", "required")
 """What a record says of the context (see `Lane`)."""
 
@@ -262,6 +264,11 @@ class StoredPlan:
     """What the operator said of tools when it was submitted: that holds for calls that come later, too."""
     said_here: SaidHere | None = None
     """What this process adds to that; None where no call is started from it."""
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether its calls draw on a budget: those of a loop, and of a workflow below one (SPEC R9.4, R13.3)."""
+        return self.request is not None or any(key in self.config for key in BUDGET)
 
     @property
     def refuses_untrusted(self) -> bool:

@@ -17,9 +17,12 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.lock import Lock
 
 from ...broker_config import Settings
-from ...protocol.engine.events import Failure, Success
+from ...protocol.engine.costs import Cost
+from ...protocol.engine.events import Failure, Status, Success
 from ...protocol.engine.loop import Loop, LoopLimits
+from ...protocol.engine.outcomes import output_fault, resolve_output
 from ...protocol.messages import file_parts, is_file, picture_type, with_changed
+from ...protocol.schemas import compiled
 from ...protocol.state.labels import TRUSTED, Labels, marks_of
 from ..backoff import batches
 from ..broker.attempts import Attempt, CallId, Tokens, TracePlace, place_of_run
@@ -54,6 +57,7 @@ from .slots import Budget
 
 if TYPE_CHECKING:
     from .entries import Entry
+    from .state import RunState
 
 
 # Child runs: how a run and the call that it answers know each other (SPEC R9.3, R13.10).
@@ -66,6 +70,8 @@ PARENT = "parent"
 """The field of a child's state that names the call which it answers."""
 DELEGATE = "delegate"
 """The field of a child's state that has the name of its delegate."""
+ANSWER_SCHEMA = "answer_schema"
+"""The field of a workflow's state that has the schema of its result, as JSON."""
 TRACE = "trace"
 """The field of a run's state that has the span which it was submitted under."""
 
@@ -137,6 +143,40 @@ def child_result(status: str, loop: Loop, labels: Labels) -> Success | Failure:
         return Success(end.output if end is not None else None, spent, labels)
     reason = (end.reason if end is not None else None) or f"its run is {status}"
     return Failure("ChildFailed", reason, spent, labels=labels)
+
+
+def workflow_result(status: str, run: RunState, schema: Any, labels: Labels) -> Success | Failure:
+    """Make the answer of a workflow that has ended, with its cost: its output, else the folded `state` (SPEC R9.4).
+    `schema` is that of the result, `labels` are the sources of everything in its log.
+    """
+    definition, fold = run.definition, run.shared.fold
+    calls = [call for lane in run.lanes.values() for call in lane.calls.values()]
+    cost = sum((Cost.read(call.cost) for call in calls if call.cost), Cost())
+    below = sum(call.cost.get("calls", 0) for call in calls if call.cost)
+    spent = {**cost.pack(), "calls": sum(len(lane.known) for lane in run.lanes.values()) + below}
+    reason = _why_failed(status, run)
+    if reason is None:
+        output = definition.output
+        value = fold.snapshot().get("state", {}) if output is None else resolve_output(output, fold)
+        problems = compiled(schema).problems(value, known=()) if schema is not None else []
+        if not problems:
+            return Success(value, spent, labels)
+        reason = "its result does not fit its schema: " + "; ".join(map(str, problems))
+    return Failure("ChildFailed", reason, spent, labels=labels)
+
+
+def _why_failed(status: str, run: RunState) -> str | None:
+    """Say why a workflow has no result; None where it has one."""
+    if status == "completed":
+        return None
+    failed = (call.end for lane in run.lanes.values() for call in lane.calls.values() if call.end is not None)
+    error = next((end.error for end in failed if end.status is Status.FAILED and end.error is not None), None)
+    if run.exceeded is not None:
+        return run.exceeded
+    if status == "failed" and error is not None:
+        return f"{error.get('type')}: {error.get('message')}"
+    fault = output_fault(run.definition.output, run.shared.fold, run.definition.schema) if status == "failed" else None
+    return fault or f"its run is {status}"
 
 
 def child_id(call: CallId, again: int = 0) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,9 @@ from typing import Any, NamedTuple, Self
 
 from redis import Redis
 
+from ...protocol.engine.events import Failure, Success
 from ...protocol.engine.loop import LoopLimits
+from ...protocol.state.labels import TRUSTED, marks_of
 from ..backoff import batches
 from ..broker.attempts import CallId, lane_token
 from ..broker.messages import TaskMessage, unpack_task
@@ -21,9 +24,20 @@ from .definition import StoredPlan, require_format, unpack_definition
 from .entries import Entry, LoopStep, effective_entries, id_key, loop_alarm, read_entry, read_flat
 from .held_calls import AuditRecord
 from .keys import Condition, Keys, Kind, is_at_work
-from .run_list import PARENT, Parent, State, budgets_of, decoded_state, texts_of
+from .run_list import (
+    ANSWER_SCHEMA,
+    PARENT,
+    Parent,
+    State,
+    budgets_of,
+    decoded_state,
+    result_of,
+    texts_of,
+    workflow_result,
+)
 from .scripts import ExecutedBy, Script, codes_of
-from .slots import SPENT, Budget, left_of, sum_fields
+from .slots import SPENT, Budget, Reservation, Shortfall, left_of, sum_fields
+from .state import RunState
 
 RawEntry = tuple[bytes, dict[bytes, bytes]]
 """An entry of a log as Redis has it: `entries.read_entry` takes it."""
@@ -220,6 +234,27 @@ class RunStore:
         budgets = budgets_of(self.run, limits, parent, *spent)
         taken: Any = self.redis.hmget(self.other(budgets[-1].run).keys.budget, sum_fields(budgets))
         return budgets, left_of(budgets, taken)
+
+    def reserve(self, budgets: Sequence[Budget], calls: int) -> Shortfall | None:
+        """Have the run take so many calls of each of these budgets, or say what is lacking in one of them."""
+        if not budgets:
+            return None
+        taken = Reservation(self.run, calls=calls)
+        answer = Script(self.redis, "budget")(self.other(budgets[-1].run).keys, taken.to_request(budgets))
+        return taken.shortfall(budgets, answer)
+
+    def answer(self, status: str) -> Success | Failure:
+        """Read what the run, a child that has ended with this status, answers. Raises `RunNotFound`, `RunBroken`,
+        `OtherFormat`.
+        """
+        definition, labels = self.definition(), TRUSTED
+        if definition.request is not None:
+            return result_of(status, self.entries())
+        run, [schema] = RunState(definition, self.instances()), self.fields(ANSWER_SCHEMA)
+        for entry in self.entries():
+            run.apply(entry)
+            labels |= marks_of(entry.message).labels if entry.message is not None else TRUSTED
+        return workflow_result(status, run, json.loads(schema) if schema is not None else None, labels)
 
     def loop_ends_ms(self) -> float | None:
         """Read when the time of the run's loop is over, if it is limited."""

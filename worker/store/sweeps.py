@@ -24,7 +24,7 @@ from .definition import FORMAT
 from .held_calls import HeldCall, read_held
 from .keys import Condition, Keys, active_runs, awaiting_code, due_runs, probes, processes, recovery
 from .living import Living
-from .run_list import Parent, result_of
+from .run_list import Parent
 from .run_store import RunStore
 from .run_writer import discard_run, expire_runs
 from .scripts import Script, drop_entry, move_other_types, readable, server_ms
@@ -251,7 +251,7 @@ class RunSweep:
 
     def result(self, child: str, status: str) -> Success | Failure:
         """Read what a child run that has ended answers."""
-        return result_of(status, RunStore(self._redis, self._keys(child)).entries())
+        return RunStore(self._redis, self._keys(child)).answer(status)
 
     def _keys(self, run: str) -> Keys:
         return Keys(self._settings.key_prefix, run)

@@ -309,7 +309,27 @@ def _carried_out(
 ) -> Any:
     if call["_tool"] == "number" and not _is_integer(parameters.get("value", 0)):
         raise Misfit
+    definition = world.submission.get("delegates", {}).get(call.get("_delegate"))
+    if definition is not None:
+        return _of_workflow(world, definition, parameters, context)
     return world.functions[call["_tool"]](parameters, context) if outputs(call) else None
+
+
+def _of_workflow(
+    world: World, definition: Mapping[str, Any], parameters: Mapping[str, Any], context: Mapping[str, Any]
+) -> Any:
+    """What the calls of a workflow come to (SPEC R9.4): its output, else its state. Raises `Wrong` where one fails."""
+    given = [{"type": "data", "kind": kind, "data": value} for kind, value in context.items()]
+    given += [{"type": "data", "kind": "input", "data": parameters}] if parameters else []
+    own = {"context": [*definition.get("context", []), *given], "delegates": world.submission["delegates"]}
+    own |= {"solution": definition["solution"]} if "solution" in definition else {}
+    verdict = evaluate(own, world.functions)
+    if any(status == "failed" for lane in verdict.statuses.values() for status in lane.values()):
+        raise Wrong("ChildFailed")
+    output = definition.get("solution", {}).get("output")
+    if output is None:
+        return verdict.data[None].get("state", {})
+    return _resolved(output, partial(read, verdict.data[None]))
 
 
 def _elements(call: Mapping[str, Any], parameters: Mapping[str, Any]) -> list[dict[str, Any]]:

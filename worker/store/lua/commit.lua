@@ -74,7 +74,7 @@ look_up(request.children)
 --          nil)}, output_fault (why the run's output cannot be read, "" where it can; nil as long as global calls have not
 --          ended), work (what validation has taken since the last commit), most_bytes, most_work,
 --          most_codes (what the calls of a run may write, and validation take, in all)
--- Answer: accepted (for each outcome)
+-- Answer: accepted (for each outcome), parent (where the run ends with this commit, the call that it is to answer; or nil)
 
 -- The number of a code of the run; nil where it has too many.
 local numbers = {}
@@ -125,7 +125,7 @@ local function is_known(entry)
     return by == owner or (since and since < tonumber(string.match(run[5], '^%d+')))
 end
 
-local accepted, ended, lets_out, wakes, all_accepted, gathered, loop = {}, 0, false, 0, true, false, nil
+local accepted, ended, lets_out, wakes, all_accepted, gathered, loop, parent = {}, 0, false, 0, true, false, nil, nil
 local paid_tokens, paid_money = 0, 0
 for _, outcome in ipairs(request.outcomes) do
     local before = entries[outcome.call]
@@ -196,6 +196,7 @@ if ended > 0 then
     if remaining == 0 then
         status = end_status()
         change_status(status)
+        parent = redis.call('HGET', state, 'parent') or nil
         becomes_due(now + request.published_ms) -- its keys are to expire
     elseif remaining == 1 then
         loop = redis.call('HGET', state, 'loop:lane') -- nothing but the run's loop is left: its tick is over
@@ -428,4 +429,5 @@ return cmsgpack.pack({
     woken = woken,
     queued = #woken > 0 and redis.call('ZCARD', published) or 0,
     due = due,
+    parent = parent,
 })
