@@ -111,3 +111,19 @@ def test_the_calls_of_a_tick_that_child_runs_have_answered_run_again(loops: Back
     again = loops.client.submit_document(exported)
     assert loops.wait(again.id).data()["state"] == {"answer": 3}
     assert told.asked == {0: 2, 1: 2}
+
+
+def test_r9_5_a_plan_keeps_promises_mode_approvals_and_the_settings_that_change_what_runs(backend: Backend) -> None:
+    schema = {"type": "object", "properties": {"word": {"type": "string"}}}
+    promise = {"type": "input", "schema": schema, "description": "what is copied"}
+    config = {"approve": ["echo"], "max_concurrency": 3, "ignore": ["ACT101"], "mode": "eager"}
+    plan = {"type": "plan", "mode": "lazy", "calls": [COPY]}
+    people = [{**promise, **one} for one in PEOPLE]
+    run = backend.client.submit_document({"context": [*people, plan], "config": config})
+    exported = run.export_plan()
+    assert exported["context"] == [promise, plan]
+    assert exported["config"] == {"approve": ["echo"], "max_concurrency": 3}
+    again = backend.client.submit_document({**exported, "context": [*exported["context"], *OTHERS]})
+    assert (again.status()["status"], again.plan() is not None) == ("paused", True)
+    for each in (run, again):
+        each.cancel()

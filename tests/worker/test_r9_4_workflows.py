@@ -167,8 +167,8 @@ def test_r9_4_what_is_wrong_with_a_workflow_is_found_before_anything_runs(flows:
 def test_r9_4_what_waits_for_a_person_in_a_workflow_is_found_from_above(flows: Backend) -> None:
     run = submit(flows, flow("next", n=1), next=NEXT, config={"approve": ["add"]})
     until(lambda: run.status().get("held_below") == 1)
-    (held,) = list(run.held())
-    run.approve(f"{held.call.run}/{held.call.index}", parameters={"a": 10, "b": 1})
+    (held,) = run.held()
+    run.approve(held, parameters={"a": 10, "b": 1})
     assert flows.wait(run.id).data()["state"]["out"] == 11
 
 

@@ -30,14 +30,15 @@ from ...protocol.engine.events import Status
 from ...protocol.engine.loop import Answered, RequestRecorded
 from ...protocol.errors import json_text, shortened, some_of
 from ...protocol.limits import MOST_LABELS, value_problems
-from ...protocol.messages import EVERYWHERE, TRUST
+from ...protocol.messages import DATA_TYPES, EVERYWHERE, TRUST, kind_of
+from ...protocol.plan.config import SETTINGS
 from ..broker.attempts import CallId
 from ..broker.messages import pack, unpack
 from ..errors import NoLoop, NoSuchTick, RunNotFound
 from ..limits import LONGEST_PATH, MOST_NAMED, limits_of
 from ..registry.models import ModelRequest
-from ..store.definition import FORMAT, require_format, unpack_definition
-from ..store.entries import ENTRY_ID, id_key, read_entry
+from ..store.definition import FORMAT, StoredPlan, require_format, unpack_definition
+from ..store.entries import ENTRY_ID, Entry, id_key, read_entry
 from ..store.held_calls import audit_record
 from ..store.keys import ENDED_STATUSES, Condition, Field, Fields
 from ..store.run_list import OWNER, RunList, owner_fields
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
     from .run import Run
 
 VERSION: Final = 1
+INPUT: Final = "input"
+_DESCRIBING: Final = ("schema", "description", "title")
+_NOT_OF_PLANS: Final = frozenset({"mode", "ignore"})
+"""Settings that a plan does not keep: its message has the mode, and findings are for its author."""
 _NUMBERS: Final = frozenset({"format", "total", "submitted", "finished", "running", "bytes"})
 """The fields of the state that are numbers, as are the counts of calls by status (`n:…`)."""
 _NUMBER: Final = re.compile(r"\d{1,13}\Z", re.ASCII)
@@ -77,9 +82,25 @@ def script_of(history: RunStore) -> str:
     return json_text(entries, indent=1)
 
 
-def plan_of(run: RunState, tick: int | None = None, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
+def promise_in(entry: Entry) -> dict[str, Any] | None:
+    """Make the promise of an input that was handed in with a schema: its value is that of one run alone."""
+    message = entry.message
+    if message is None or entry.call is not None or "schema" not in message or message.get("type") not in DATA_TYPES:
+        return None
+    if kind_of(message) != INPUT:
+        return None
+    return {"type": INPUT, **{key: message[key] for key in (*_DESCRIBING, TRUST) if key in message}}
+
+
+def plan_of(
+    run: RunState,
+    tick: int | None = None,
+    warn: Callable[[str], None] | None = None,
+    promises: Iterable[dict[str, Any]] = (),
+) -> dict[str, Any]:
     """Make a plan of a run's calls, to be run again: a submission of one plan message, with the tools and delegates
-    that the calls name; with a `tick` only of the calls that it brought. Replaced calls are left out.
+    that the calls name; with a `tick` only of the calls that it brought. Replaced calls are left out. It keeps the
+    `promises`, the mode, what people decide on, and the settings that change what runs (SPEC R9.5).
 
     A call that every instance has is one call of the plan. `warn` is called with a text if there are global calls next
     to those of instances: a plan runs them in each. Raises `NoLoop`, `NoSuchTick`.
@@ -107,13 +128,39 @@ def plan_of(run: RunState, tick: int | None = None, warn: Callable[[str], None] 
         )
     named = {name for call in calls for name in (call.tool, call.runner.name)}
     definition = run.definition
+    config = _config_of(definition)
+    declared = named.union(config.get("approve", ()))
     return {
         "context": [
-            {"type": "plan", "calls": _templates([_with_sources(call) for call in calls], run.lanes.keys() - {None})}
+            *_each_once(promises),
+            {
+                "type": "plan",
+                **({"mode": "lazy"} if _is_lazy(definition) else {}),
+                "calls": _templates([_with_sources(call) for call in calls], run.lanes.keys() - {None}),
+            },
         ],
-        "tools": {name: dict(tool.declaration) for name, tool in definition.tools.items() if name in named},
+        "tools": {name: dict(tool.declaration) for name, tool in definition.tools.items() if name in declared},
         "delegates": dict(definition.delegates) if named & definition.delegates.keys() else {},  # they may name others
+        **({"config": config} if config else {}),
     }
+
+
+def _each_once(promises: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return list({pack(promise): promise for promise in promises}.values())
+
+
+def _is_lazy(definition: StoredPlan) -> bool:
+    """Say whether nothing of the run began before its plan, or that of each tick, was approved."""
+    return definition.is_lazy or (definition.request is not None and definition.config.get("mode") == "lazy")
+
+
+def _config_of(definition: StoredPlan) -> dict[str, Any]:
+    """Choose the settings of a run that change what a plan of its calls does."""
+    config = {key: value for key, value in definition.config.items() if SETTINGS[key].in_submission}
+    trust = {key: value for key, value in config.pop("trust", {}).items() if key != "show"}
+    return {key: value for key, value in config.items() if key not in _NOT_OF_PLANS} | (
+        {"trust": trust} if trust else {}
+    )
 
 
 def _with_sources(call: Call) -> Mapping[str, Any]:

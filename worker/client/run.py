@@ -198,13 +198,16 @@ class ReadableRun(Generic[OutputT]):
         again with other data; of a `tick` of its loop alone, where one is given. `warn` is given a line about calls
         that the plan runs more often than this run has. Raises `NoLoop`, `NoSuchTick`.
         """
-        from .archive import plan_of
+        from .archive import plan_of, promise_in
 
         self._state()
+        promises = list[dict[str, Any]]()
         with redis_errors(self._settings):
             run = RunState(self._store.definition(), self._store.instances())
-            run.feed(self._store.entries())
-        return plan_of(run, tick, warn)
+            for entry in self._store.entries():
+                run.apply(entry)
+                promises += [promise] if (promise := promise_in(entry)) is not None else []
+        return plan_of(run, tick, warn, promises)
 
     def script(self) -> str:
         """What the run's model has answered, as a file for the scripted model. Raises `NoLoop`."""
