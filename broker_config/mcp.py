@@ -129,6 +129,12 @@ class McpSettings(ActingSettings):
         min_length=1,
     )
     trust: str | None = setting(None, "JSON file of what the operator says of tools: trust.md.", min_length=1)
+    approved_plans: str | None = setting(
+        None,
+        "File, or folder of files, of digests (`sha256` of `acts held --json`), one a line: plans in mode lazy that "
+        "need no approval.",
+        min_length=1,
+    )
 
     mcp_tokens: Annotated[SecretStr, checked_tokens(MCP_RIGHTS)] | None = setting(
         None,

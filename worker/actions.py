@@ -100,7 +100,7 @@ def approve(
 ) -> Done:
     """Let CALL of RUN run as it was shown. CALL is its id, or its index if only one held call has that index. On a
     terminal the call is shown first, and you are asked; elsewhere give --shown, or --yes. --plan approves the plan of a
-    run in mode lazy; this is refused if another plan waits now.
+    run in mode lazy; this is refused if another plan waits now. With --for-all no later run of the same plan waits.
 
     Exit codes: 0 approved, 2 what is given does not fit, 3 no server, 4 no such run, it is
     over, or the call does not wait.
@@ -131,9 +131,9 @@ def answer(run: Run, call: int | str, value: Any, *, shown: str | None = None, b
 
 
 @_action("decide", served="plan")
-def approve_plan(run: Run, plan: str, *, by: str | None = None) -> Done:
-    """Let the calls of a plan run, by its digest."""
-    run.approve_plan(plan, by=by)
+def approve_plan(run: Run, plan: str, *, by: str | None = None, for_all: bool = False) -> Done:
+    """Let the calls of a plan run, by its digest; with `for_all` also those of all later runs of the same plan."""
+    run.approve_plan(plan, by=by, for_all=for_all)
     return {}
 
 

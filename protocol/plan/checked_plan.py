@@ -71,6 +71,8 @@ class CheckedPlan:
     """The trust of all that the model of a loop can call, with the labels of the context."""
     operator: OperatorTrust = field(default_factory=OperatorTrust)
     """The labels that the operator gives to tools, kept with the run."""
+    is_approved: bool = False
+    """Whether its digest was approved before, for all runs of it (SPEC R9.5)."""
 
     @cached_property
     def returns(self) -> Mapping[str, Tool]:
@@ -112,7 +114,8 @@ class CheckedPlan:
     @property
     def waits_for_approval(self) -> bool:
         """Whether nothing of it runs before somebody has approved it (SPEC R10.2); of a loop each tick's plan waits."""
-        return self.submission.is_lazy and not self.submission.is_request and self.size > 0
+        is_lazy = self.submission.is_lazy and not self.submission.is_request and self.size > 0
+        return is_lazy and not self.is_approved
 
     @cached_property
     def graphs(self) -> tuple[Graph, ...]:

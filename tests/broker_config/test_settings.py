@@ -279,6 +279,7 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key: str) -> No
         ("ACTS_METRICS_PORT", "9101"),
         ("ACTS_ACTOR", "boss"),
         ("ACTS_TRUST", "trust.json"),
+        ("ACTS_APPROVED_PLANS", "plans.txt"),
         ("ACTS_LIMIT_DEPTH", "1000"),
         ("ACTS_LIMIT_CALL_BYTES", "1GiB"),
     ],
@@ -295,7 +296,7 @@ def test_a_setting_counts_in_a_file_that_is_found_only_where_it_says_so() -> Non
     unmarked = {name for name, field in Settings.model_fields.items() if mark(field, "found") is None}
     assert unmarked == {
         *("broker_url", "redis_url", "result_backend_url", "ui_tokens", "ui_redis_url", "ui_url"),
-        *("mcp", "mcp_admitted", "mcp_tokens", "mcp_delegates", "mcp_url", "trust"),
+        *("mcp", "mcp_admitted", "mcp_tokens", "mcp_delegates", "mcp_url", "trust", "approved_plans"),
         *("health_folder", "metrics_port", "metrics_host", "activities", "delegates", "actor", "remote_control"),
         *("model", "model_base_url", "model_extra_body", "model_recording", "model_fallbacks", "models"),
         *("hold_webhook_url", "hold_webhook_secret"),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acts_celery import PlanChanged, PlanWaits, Run, RunOver
+from acts_celery import ActivitiesError, Client, PlanChanged, PlanWaits, Run, RunOver
 from acts_celery.protocol import Rejected
 
 from .backend import Backend
+from .loops import Asked, answer
 from .test_control import alone, echo
 from .test_control_cli import command
 
@@ -154,3 +157,61 @@ def test_r13_7_it_is_shown_and_approved_by_command(backend: Backend) -> None:
     assert (refused.code != 0, "is to be approved" in refused.stderr) == (True, True)
     assert command(backend, "approve", run.id, "--plan", digest(run)).code == 0
     assert backend.wait(run.id).status == "completed"
+
+
+# Plans that were approved once for all their runs (SPEC R9.5).
+
+
+def plan_named(name: str) -> list[dict[str, Any]]:
+    """A plan of a test's own, so that no other has approved it."""
+    return [*CONTEXT, {**PLAN, "calls": [{**CALL, "_reasoningForCall": name}]}]
+
+
+def test_r9_5_a_plan_that_was_approved_for_all_is_not_asked_about_again(backend: Backend) -> None:
+    first = backend.client.submit(plan_named("all"))
+    plan = first.plan() or {}
+    first.approve_plan(plan["plan"], by="ann", for_all=True)
+    assert backend.wait(first.id).status == "completed"
+    again = backend.client.submit([*plan_named("all"), {"type": "text", "message": "other data"}])
+    assert backend.wait(again.id).status == "completed"
+    submitted = next(entry for entry in again.log(audit=True) if entry.audit is not None)
+    assert submitted.audit is not None
+    assert submitted.audit.about == {"approved_plan": plan["sha256"]}
+    changed = backend.client.submit(plan_named("all, or nearly"))
+    assert changed.status()["status"] == "paused"
+    changed.cancel()
+
+
+def test_r9_5_the_operator_lists_plans_that_need_no_approval(backend: Backend, tmp_path: Path) -> None:
+    waiting = backend.client.submit(plan_named("listed"))
+    digest_ = (waiting.plan() or {})["sha256"]
+    waiting.cancel()
+    (tmp_path / "ours.txt").write_text(f"# ours\n{digest_}  # of the copies\n", encoding="utf-8")
+    for place in (tmp_path, tmp_path / "ours.txt"):
+        with Client(backend.settings.model_copy(update={"approved_plans": str(place)})) as client:
+            assert backend.wait(client.submit(plan_named("listed")).id).status == "completed"
+    (tmp_path / "ours.txt").write_text(digest_[:16], encoding="utf-8")
+    for place in (tmp_path, tmp_path / "none.txt"):
+        with (
+            Client(backend.settings.model_copy(update={"approved_plans": str(place)})) as client,
+            pytest.raises(ActivitiesError, match="ACTS_APPROVED_PLANS"),
+        ):
+            client.submit(plan_named("listed"))
+
+
+def test_r9_5_a_command_approves_for_all(backend: Backend) -> None:
+    run = backend.client.submit(plan_named("command"))
+    assert command(backend, "approve", run.id, "--all", "--for-all").code == 2
+    assert command(backend, "approve", run.id, "--plan", digest(run), "--for-all").code == 0
+    again = backend.client.submit(plan_named("command"))
+    assert backend.wait(again.id).status == "completed"
+
+
+def test_r9_5_the_plan_of_a_tick_is_approved_for_itself(loops: Backend) -> None:
+    call = {"_tool": "add", "a": 1, "_outputPath": "†state.x"}
+    asked = Asked(loops, answer(call), config={"mode": "lazy"})
+    while (plan := asked.run.plan()) is None:
+        time.sleep(0.01)
+    with pytest.raises(Rejected, match="export"):
+        asked.run.approve_plan(plan["plan"], for_all=True)
+    asked.run.cancel()

@@ -190,6 +190,17 @@ def test_r10_2_a_lazy_workflow_waits_until_its_plan_is_approved(flows: Backend) 
     assert flows.wait(run.id).data()["state"]["out"] == 2
 
 
+def test_r9_5_a_lazy_workflow_that_was_approved_for_all_does_not_wait_again(flows: Backend) -> None:
+    lazy = {"context": NEXT["context"], **NEXT, "config": {"mode": "lazy"}, "schema": {"type": "integer"}}
+    run = submit(flows, flow("lazy", n=1), lazy=lazy)
+    name = child_id(CallId(run.id, None, 0))
+    until(lambda: run.result().calls[0].child == name)
+    child = flows.client.run(name)
+    child.approve_plan(str((child.plan() or {})["plan"]), for_all=True)
+    assert flows.wait(run.id).data()["state"]["out"] == 2
+    assert ended(flows, flow("lazy", n=2), lazy=lazy).data()["state"]["out"] == 3
+
+
 def test_r9_4_workflows_are_paused_resumed_and_cancelled_with_their_run(flows: Backend, meeting: Meeting) -> None:
     run = submit(flows, flow("gated"), gated=GATED)
     meeting.take("at:flow")

@@ -164,6 +164,14 @@ class ApprovedChanges:
         return {"parameters": parameters, "scopes": scopes, "calls": calls}
 
 
+@dataclass(frozen=True, slots=True)
+class ApprovedPlan:
+    """The options that approve a plan."""
+
+    plan: str | None = option("--plan", metavar="DIGEST", help="Run the plan that `acts held` shows with this digest.")
+    for_all: bool = option("--for-all", is_flag=True, help="With --plan: no later run of the same plan waits.")
+
+
 @command("Print the calls that wait for a person.")
 @RUN
 def held(run: str, *, common: Common) -> None:
@@ -194,22 +202,25 @@ def held(run: str, *, common: Common) -> None:
 @RUN
 @click.argument("call", metavar="[CALL]", required=False)
 @option_group("instead", ApprovedChanges)
-@click.option("--plan", metavar="DIGEST", help="Run the plan that `acts held` shows with this digest.")
+@option_group("planned", ApprovedPlan)
 @option_group("many", HeldFilter)
 @option_group("decision", Decision)
 def approve(
     run: str,
     call: str | None,
-    plan: str | None,
     *,
     instead: ApprovedChanges,
+    planned: ApprovedPlan,
     many: HeldFilter,
     decision: Decision,
     common: Common,
 ) -> None:
     """Approve a call, several, or a plan."""
+    plan = planned.plan
     if [call is not None, plan is not None, many.is_meant].count(True) != 1:
         raise click.UsageError("give one of CALL, --plan DIGEST, --all, and --tool NAME")
+    if planned.for_all and plan is None:
+        raise click.UsageError("--for-all is for --plan DIGEST")
     if call is None and instead != ApprovedChanges():
         raise click.UsageError("--parameters, --scopes and --calls are for one CALL")
     if instead.calls is not None and instead != ApprovedChanges(calls=instead.calls):
@@ -220,7 +231,7 @@ def approve(
         decision.many("approve", run, many, common)
     else:
         with common.documented(), common.found(run) as found:
-            ACTIONS["approve_plan"].do(found, plan, by=decision.by)
+            ACTIONS["approve_plan"].do(found, plan, by=decision.by, for_all=planned.for_all)
             document = found.status()
         print_status(document, common)
 

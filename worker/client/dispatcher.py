@@ -33,8 +33,10 @@ from ..broker.messages import TaskMessage, lane_task
 from ..errors import InfrastructureError
 from ..limits import DISPATCHER_AT_ONCE, DISPATCHER_MOST_BYTES, DISPATCHER_WINDOWS, limits_of
 from ..registry.activities import Registry
+from ..registry.request_definitions import with_approval
 from ..runner.remote import Remote
 from ..store.connections import read_tokens
+from ..store.definition import digest_of_plan
 from ..store.held_calls import audit_record
 from ..store.keys import make_run_id
 from ..store.run_list import RunList, owner_fields
@@ -182,11 +184,13 @@ class Dispatcher:
         If a run of the label's id is there already, it is returned, and nothing is done. Raises `protocol.Rejected` if
         that run is another submission's, `OverLimit` if the token's owner may not begin the run.
         """
+        plan = with_approval(plan, self._redis, self._settings)
         milliseconds = self._clock.milliseconds()
         run, prefix = label.id or make_run_id(milliseconds), self._settings.key_prefix
         if label.id is not None and not claimed(self._redis, prefix, run, label):
             return run, None
-        order = audit_record(self._settings, "submitted")
+        about = {"approved_plan": digest_of_plan(plan)} if plan.is_approved else {}
+        order = audit_record(self._settings, "submitted", **about)
         try:
             trace = place_of_run(run, label.trace).pack() if label.trace is not None else ""
             forgotten = self._forgotten(plan, run, str(milliseconds), trace)

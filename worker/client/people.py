@@ -6,7 +6,6 @@ call's lane, so should the client die after it, the workers' sweep publishes tha
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,12 +27,13 @@ from ...protocol.limits import one_message_problems
 from ...protocol.state.scopes import read_scope
 from .. import limits
 from ..broker.attempts import CallId
-from ..broker.messages import pack
 from ..errors import AlreadyDecided, BeingAmended, HeldAnew, NotHeld, PlanChanged, RunNotFound, RunOver
 from ..limits import limits_of
+from ..store.definition import digest_of_calls
 from ..store.entries import Entry
 from ..store.held_calls import AuditRecord, HeldCall, audit_record, pack_ruling, read_held
 from ..store.keys import ENDED_STATUSES
+from ..store.run_list import RunList
 from ..store.run_store import RunStore
 from ..store.scripts import iso_date
 from ..store.state import RunState
@@ -323,7 +323,8 @@ class PlanControl:
         self._control = control
 
     def plan(self) -> dict[str, Any] | None:
-        """The plan that waits: `plan` its digest, `tick` (of a loop), `calls`; None where none does.
+        """The plan that waits: `plan` its digest, `tick` (of a loop), `calls`, and the whole digest as `sha256`, but
+        for a loop's; None where none does.
 
         Raises `RedisError`.
         """
@@ -335,17 +336,23 @@ class PlanControl:
         run = self._read()
         return _plan_of(run) if run.waits_for_approval and run.status not in ENDED_STATUSES else None
 
-    def approve(self, digest: str, *, by: str | None = None) -> None:
-        """Let the calls of the plan of this digest run. The same approval twice is one.
+    def approve(self, digest: str, *, by: str | None = None, for_all: bool = False) -> None:
+        """Let the calls of the plan of this digest run. The same approval twice is one. With `for_all` all runs of the
+        plan that come later need none (SPEC R9.5).
 
-        Raises `PlanChanged` where another plan waits, or none; `RunNotFound`, `RunOver`, `BeingAmended`, `RedisError`.
+        Raises `PlanChanged` where another plan waits, or none; `Rejected` with `for_all` for the plan of a loop's tick;
+        `RunNotFound`, `RunOver`, `BeingAmended`, `RedisError`.
         """
         if self._store.fields("loop") != [None]:
+            if for_all:
+                text = "a model makes the plan of each tick anew: approve this one, or export it and run that"
+                raise Rejected([Problem("", text)])
             self._loop.approve(digest, by=by)
             with suppress(RunOver):  # it was approved before, and has ended since
                 self._control.resume()
             return
-        done = audit_record(self._settings, "approved", plan=digest).by(by)
+        about = {"plan": digest, **({"for_all": True} if for_all else {})}
+        done = audit_record(self._settings, "approved", **about).by(by)
         while True:
             [amended] = self._store.fields("amended")
             run = self._read()
@@ -353,12 +360,15 @@ class PlanControl:
                 raise RunOver(f"run {self._store.run} is {run.status}: nothing of it can be approved any more")
             if not run.waits_for_approval and digest in self._approved():
                 return
-            waiting = _plan_of(run)["plan"] if run.waits_for_approval else None
+            plan = _plan_of(run)
+            waiting = plan["plan"] if run.waits_for_approval else None
             if waiting != digest:
                 known = f"the plan {waiting}" if waiting else "no plan"
                 raise PlanChanged(
                     f"run {self._store.run} has {known} to be approved, and not {digest}: see `acts held`"
                 )
+            if for_all:
+                RunList(self._store.redis, self._settings.key_prefix).approve_plan(plan["sha256"], done.pack())
             if self._control.approve(amended or "", done):
                 return
 
@@ -380,6 +390,5 @@ def _plan_of(run: RunState) -> dict[str, Any]:
     lanes = run.lanes.values()
     left = {index: call for lane in lanes for index, call in lane.known.items() if lane.end(index) is None}
     calls = [dict(left[index].raw) for index in sorted(left)]
-    tools: Mapping[str, Any] = {name: dict(tool.declaration) for name, tool in sorted(run.definition.tools.items())}
-    shown = pack([calls, tools, dict(run.definition.delegates)])
-    return {"plan": hashlib.sha256(shown).hexdigest()[: limits.PEOPLE_DIGEST], "tick": None, "calls": calls}
+    digest = digest_of_calls(left.values(), run.definition.tools, run.definition.delegates)
+    return {"plan": digest[: limits.PEOPLE_DIGEST], "tick": None, "calls": calls, "sha256": digest}

@@ -447,13 +447,14 @@ class Run(ReadableRun[OutputT]):
         with redis_errors(self._settings):
             return self._plans.plan()
 
-    def approve_plan(self, digest: str, *, by: str | None = None) -> None:
-        """Let the calls of the plan of this digest run. Raises `PlanChanged` where that does not wait (any more),
-        `RunOver`, `BeingAmended`.
+    def approve_plan(self, digest: str, *, by: str | None = None, for_all: bool = False) -> None:
+        """Let the calls of the plan of this digest run; with `for_all` also those of all later runs of the same plan
+        (SPEC R9.5). Raises `PlanChanged` where that does not wait (any more), `RunOver`, `BeingAmended`;
+        `protocol.Rejected` with `for_all` for the plan of a loop's tick.
         """
         self._state()
         with redis_errors(self._settings):
-            self._plans.approve(digest, by=by)
+            self._plans.approve(digest, by=by, for_all=for_all)
 
     def reject(
         self, call: Mapping[str, Any] | str | int, reason: str, *, by: str | None = None, shown: str | None = None

@@ -16,6 +16,8 @@ from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from redis import Redis
+
 from ...broker_config import Settings
 from ...protocol.calls.declarations import digest_of, is_workflow, workflow_document
 from ...protocol.calls.tools import ANONYMOUS, Executor
@@ -26,6 +28,8 @@ from ...protocol.plan.checked_plan import CheckedPlan
 from ...protocol.plan.submission import definition_problems, workflow_calls
 from .. import limits
 from ..errors import ActivitiesError, WorkerError
+from ..store.definition import digest_of_plan
+from ..store.run_list import RunList
 from .activities import Registry
 
 # Web addresses of request definitions: only those below configured ones (SPEC R9.1).
@@ -254,3 +258,42 @@ def doubts(settings: Settings, registry: Registry) -> Iterator[str]:
         if added := sorted(here.content.difference(content)):
             text = "and its code does not: it decides all the same, for nothing takes away what code says"
             yield f"ACTS_TRUST calls {added[0]!r} of {name!r} content, {text}"
+
+
+# Plans that were approved for all their runs: listed by the operator (`ACTS_APPROVED_PLANS`), or by people (SPEC R9.5).
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def listed_plans(settings: Settings) -> frozenset[str]:
+    """The digests in the operator's file, or in the files of the folder; one a line, with comments behind `#`. Raises
+    `ActivitiesError`, also for a missing file: a list that somebody relies on is not lost in silence.
+    """
+    if settings.approved_plans is None:
+        return frozenset()
+    path, found = Path(settings.approved_plans), set[str]()
+    try:
+        files = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
+        for file in files:
+            with file.open("rb") as content:
+                text = content.read(limits.TRUST_FILE_BYTES + 1)
+            if len(text) > limits.TRUST_FILE_BYTES:
+                raise ActivitiesError(f"{file} (ACTS_APPROVED_PLANS) has more than {limits.TRUST_FILE_BYTES} bytes")
+            for number, line in enumerate(text.decode().splitlines(), start=1):
+                digest = line.partition("#")[0].strip()
+                if digest and not _DIGEST.fullmatch(digest):
+                    text_ = "write the 64 hexadecimal digits that `acts held --json` gives as sha256"
+                    raise ActivitiesError(f"{file}:{number} (ACTS_APPROVED_PLANS) is no digest of a plan: {text_}")
+                found |= {digest} if digest else set()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ActivitiesError(f"{path} (ACTS_APPROVED_PLANS) cannot be read: {error}") from None
+    return frozenset(found)
+
+
+def with_approval(plan: L, redis: Redis, settings: Settings) -> L:
+    """The plan, approved where its digest was for all its runs. Raises `ActivitiesError`, `RedisError`."""
+    if not plan.waits_for_approval:
+        return plan
+    digest = digest_of_plan(plan)
+    is_known = digest in listed_plans(settings) or RunList(redis, settings.key_prefix).is_approved(digest)
+    return replace(plan, is_approved=True) if is_known else plan

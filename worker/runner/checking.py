@@ -29,7 +29,7 @@ from ...protocol.facade import explained
 from ...protocol.paths import MISSING
 from ...protocol.plan.additions import SoFar, placed
 from ...protocol.plan.checked_plan import CheckedPlan
-from ...protocol.plan.checking import Environment, reach_of, delegate_problems
+from ...protocol.plan.checking import Environment, delegate_problems, reach_of
 from ...protocol.plan.lanes import Unresolvable
 from ...protocol.plan.support import unsupported
 from ...protocol.requests import Request, read_request

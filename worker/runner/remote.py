@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -53,11 +54,12 @@ from ..broker.messages import (
     pack_message,
     unknown_code,
 )
-from ..errors import RunBroken, RunNotFound
+from ..errors import ActivitiesError, RunBroken, RunNotFound
 from ..limits import MOST_RETRIES, most_of
 from ..registry.activities import Policy, Registry
 from ..registry.models import KnownModels, Reported, picture_fields, picture_message
-from ..store.definition import BUDGET, StoredPlan
+from ..registry.request_definitions import with_approval
+from ..store.definition import BUDGET, StoredPlan, digest_of_plan
 from ..store.held_calls import Actor, AuditRecord
 from ..store.keys import ENDED_STATUSES
 from ..store.run_list import (
@@ -466,7 +468,10 @@ class Children:
             plan = self._plan(own, context, definition, left)
         except Rejected as rejected:
             return Failure("InvalidRequest", "; ".join(map(str, rejected.errors)))
-        order = AuditRecord("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"))
+        with suppress(ActivitiesError):  # without the operator's list it waits for a person
+            plan = with_approval(plan, self._redis, self._settings)
+        about = {"approved_plan": digest_of_plan(plan)} if plan.is_approved else {}
+        order = AuditRecord("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"), about)
         fields = Parent(attempt.id, attempt.number, depth, budgets).to_fields()
         fields |= {TRACE: attempt.place.pack(), DELEGATE: delegate}
         if not plan.submission.is_request:

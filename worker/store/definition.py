@@ -7,6 +7,7 @@ lane costs nothing for the others.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -351,6 +352,19 @@ class StoredPlan:
     def failing(self, calls: Iterable[Call]) -> Iterable[Call]:
         """Choose the calls whose errors others wait for: none in a loop (SPEC R3.1, R13.1)."""
         return calls if self.request is None else ()
+
+
+def digest_of_calls(calls: Iterable[Call], tools: Mapping[str, Tool], delegates: Mapping[str, Any]) -> str:
+    """The digest of a plan by its calls and everything that they name: what people approve (SPEC R9.5, R10.2)."""
+    raw = {call.index: dict(call.raw) for call in calls}
+    declared = dict(sorted(pack_tools(tools).items()))
+    return hashlib.sha256(pack([[raw[index] for index in sorted(raw)], declared, dict(delegates)])).hexdigest()
+
+
+def digest_of_plan(plan: CheckedPlan) -> str:
+    """The digest of a plan that is about to be run."""
+    calls = (call for lane in plan.lanes.values() for call in lane.calls)
+    return digest_of_calls(calls, plan.tools, plan.submission.delegates)
 
 
 def pack_definition(plan: Plan) -> bytes:

@@ -245,6 +245,11 @@ def admission(prefix: str, owner: str) -> str:
     return f"{prefix}:admission:{owner}"
 
 
+def approved_plans(prefix: str) -> str:
+    """Hash: digests of plans that were approved for all their runs, and who did (see `AuditRecord`)."""
+    return f"{prefix}:approved_plans"
+
+
 def claim(prefix: str, run: str) -> str:
     """String: who gives a run this id is writing it down; short-lived."""
     return f"{prefix}:claim:{run}"

@@ -46,6 +46,7 @@ from .keys import (
     Kind,
     active_runs,
     admission,
+    approved_plans,
     claim,
     ended_runs,
     owned_children,
@@ -337,6 +338,14 @@ class RunList:
     def release(self, run: str) -> None:
         """Give back the claim to an id."""
         self._redis.delete(claim(self._prefix, run))
+
+    def approve_plan(self, digest: str, record: bytes) -> None:
+        """Approve all runs of the plan of a digest from now on; the record says who did (SPEC R9.5)."""
+        self._redis.hset(approved_plans(self._prefix), digest, record)
+
+    def is_approved(self, digest: str) -> bool:
+        """Look whether all runs of the plan of a digest were approved."""
+        return bool(self._redis.hexists(approved_plans(self._prefix), digest))
 
     def count_under_way(self) -> int:
         """Count the runs under way."""
