@@ -291,7 +291,8 @@ def test_r9_4_a_command_starts_a_workflow_with_values_as_json_or_text(flows: Bac
 
 @pytest.fixture(scope="module")
 def asking(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    running = Backend(loop_settings(server, "asking"), meeting, tmp_path_factory.mktemp("asking"))
+    settings = loop_settings(server, "asking", sweep_interval_seconds=0.2, lease_seconds=1.5)
+    running = Backend(settings, meeting, tmp_path_factory.mktemp("asking"))
     with running.worker():
         yield running
 
@@ -306,6 +307,22 @@ def test_r9_4_a_workflow_is_a_tool_of_a_model_and_its_calls_count(asking: Backen
     assert (found.status, found.output) == ("completed", 2)
     short = Asked(asking, answer(call), answer(output=0), **parts, config={"calls": 1}).result()
     assert (short.calls[0].error or {})["type"] == "LimitReached"
+
+
+def test_r9_4_a_workflow_ends_with_a_loop_that_has_reached_a_limit(asking: Backend, meeting: Meeting) -> None:
+    calls = [
+        {"_tool": "waitAtGate", "gate": "late", "value": 1, "_outputPath": "†state.a"},
+        {"_tool": "waitAtGate", "gate": "†state.a", "value": 1, "_outputPath": "†state.b"},
+    ]
+    late = {"solution": {"calls": calls}}
+    tools = {"late": {"type": "object", "properties": {"_delegate": {"const": "late"}}}}
+    call = {"_tool": "late", "_outputPath": "†state.x"}
+    asked = Asked(asking, answer(call), tools=tools, delegates={"late": late}, config={"seconds": 2})
+    meeting.take("at:late")
+    assert asked.result().status == "failed"
+    child = asking.client.run(child_id(CallId(asked.run.id, None, 0)))
+    until(lambda: child.status()["status"] == "cancelled")
+    meeting.open_gate("late")
 
 
 def test_r9_4_what_a_model_calls_a_workflow_with_is_held_against_its_input(asking: Backend) -> None:

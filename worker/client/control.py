@@ -98,7 +98,7 @@ class Control:
         with redis_errors(self._settings):
             found = self._store.children()
         for run in found:
-            with suppress(RunOver, RunNotFound):
+            with suppress(RunOver, RunNotFound, PlanWaits):
                 order(Control(self._store.other(run), self._settings, self._publisher))
 
     def _go_on(self, lanes: list[str]) -> None:

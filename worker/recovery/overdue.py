@@ -321,6 +321,8 @@ class RunReaper:
                 if not found.is_all:
                     left[run] = runs[run]
                 answers = found.status in ENDED_STATUSES and self._answer(run, found)
+                if found.status in ("running", "paused") and (parent := Parent.read(found.parent)) is not None:
+                    self._sweep.cancel_abandoned(parent, run)
                 if found.forgotten:
                     self._awaited |= self._outbox.sweep(run, thresholds)
                 elif found.status is None:

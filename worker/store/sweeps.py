@@ -21,7 +21,7 @@ from .. import limits
 from ..broker.attempts import CallId
 from .commits import DueRuns
 from .definition import FORMAT
-from .held_calls import HeldCall, read_held
+from .held_calls import Actor, AuditRecord, HeldCall, read_held
 from .keys import Condition, Keys, active_runs, awaiting_code, due_runs, probes, processes, recovery
 from .living import Living
 from .run_list import Parent
@@ -248,6 +248,19 @@ class RunSweep:
         status = RunStore(self._redis, above).status()
         entry: Any = self._redis.hget(above.calls, parent.call.member)
         return status in ("running", "paused") and parent.waits_for(entry, child)
+
+    def cancel_abandoned(self, parent: Parent, child: str) -> bool:
+        """Cancel a workflow whose call belongs to a run that has ended otherwise than by cancelling, such as for a
+        limit (SPEC R9.4); tell whether it was. A loop looks for itself.
+        """
+        run = RunStore(self._redis, self._keys(child))
+        if RunStore(self._redis, self._keys(parent.call.run)).status() in ("running", "paused"):
+            return False
+        if run.fields("loop") != [None]:
+            return False
+        order = AuditRecord("cancelled", Actor(f"the end of run {parent.call.run}", "workers"))
+        run.set_status("cancelled", order, window=self._settings.publish_window)
+        return True
 
     def result(self, child: str, status: str) -> Success | Failure:
         """Read what a child run that has ended answers."""
