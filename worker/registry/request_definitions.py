@@ -22,7 +22,7 @@ from ...broker_config import Settings
 from ...protocol.calls.declarations import digest_of, is_workflow, workflow_document
 from ...protocol.calls.tools import ANONYMOUS, Executor
 from ...protocol.calls.trust import OperatorTrust, operator_problems
-from ...protocol.errors import Problem, Rejected, UnknownName, pointer
+from ...protocol.errors import Problem, Rejected, Speller, pointer
 from ...protocol.messages import TRUST
 from ...protocol.plan.checked_plan import CheckedPlan
 from ...protocol.plan.submission import definition_problems, workflow_calls
@@ -114,7 +114,7 @@ class KnownDelegates(Container[str]):
         found = (own or {}).get(name) or self.definition(name)
         if found is None:
             text = f"no workflow is named {name!r}: put its definition into a folder of ACTS_DELEGATES, as {name}.json"
-            raise Rejected([Problem("", text, UnknownName(name, tuple(self)))])
+            raise Rejected([Problem("", text + Speller().hint(name, tuple(self)))])
         if not is_workflow(found):
             text = f"delegate {name!r} is no workflow, since a model answers it: call it, or give it a solution"
             raise Rejected([Problem("", text)])
