@@ -13,7 +13,7 @@ import pytest
 
 from acts_celery import ActivitiesError, CallFailed, Client
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.protocol import Limits
+from acts_celery.protocol import Limits, Rejected, check_submission
 from acts_celery.protocol.calls.declarations import delegate_context
 from acts_celery.protocol.schemas import compiled
 from acts_celery.worker.agent.model_calls import rendered
@@ -134,6 +134,14 @@ def test_the_message_is_what_the_page_shows(argument: bytes) -> None:
         assert part.pop(name) == "…"
     assert message == shown, "say it in docs/delegates.md"
     assert len(argument) == BYTES, "say it in docs/delegates.md"
+
+
+def test_the_workflow_of_the_page_takes_a_number_and_nothing_else() -> None:
+    call = {"_tool": "next", "_delegate": "next", "n": "†input.n", "_outputPath": "†state.out"}
+    document = {"context": [{"type": "input", "n": 1}], "delegates": {"next": block("next.json")}}
+    check_submission({**document, "solution": {"calls": [call]}})
+    with pytest.raises(Rejected, match="integer"):
+        check_submission({**document, "solution": {"calls": [{**call, "n": "one"}]}})
 
 
 def test_nothing_out_of_scope_is_in_its_bytes(argument: bytes) -> None:
