@@ -489,7 +489,6 @@ def _misfits(
         for call in calls
         if call.runner.executor is Executor.DELEGATE
         and call.runner.name in submission.delegates
-        and not is_workflow(submission.delegates[call.runner.name])  # held against it anyway
         and toolbox.tools.get(call.tool) is submission.tools.get(call.tool)
         for problem in input_misfit(submission.delegates[call.runner.name], call)
     ]
@@ -508,7 +507,8 @@ def delegate_problems(submission: Submission, calls: Iterable[Call]) -> Iterator
             continue
         definition = submission.delegates[call.runner.name]
         may_be_scoped = any(scope.kind == KIND for scope in call.scopes)
-        for problem in input_misfit(definition, call) if is_workflow(definition) else ():
+        is_held_here = is_workflow(definition) and not is_upfront(submission)
+        for problem in input_misfit(definition, call) if is_held_here else ():
             if problem.pointer or not may_be_scoped:  # what is missing may come with a scoped input
                 text = f"{problem.message} (by the input that the workflow {call.runner.name!r} declares)"
                 yield Problem(at + problem.pointer, text, problem.cause)

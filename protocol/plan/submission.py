@@ -155,6 +155,12 @@ def workflow_calls(definition: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [call for _, call in calls if isinstance(call, Mapping)]
 
 
+def delegates_called(definition: Mapping[str, Any]) -> list[str]:
+    """The delegates that the calls of a workflow's definition name."""
+    named = (call.get("_delegate") for call in workflow_calls(definition))
+    return sorted({name for name in named if isinstance(name, str)})
+
+
 # Shapes in which a submission can be handed in (INTERFACE).
 #
 # A call alone, a solution alone, and a list of messages with calls among them. Each is read as the submission that it

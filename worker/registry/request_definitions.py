@@ -25,7 +25,7 @@ from ...protocol.calls.trust import OperatorTrust, operator_problems
 from ...protocol.errors import Problem, Rejected, Speller, pointer
 from ...protocol.messages import TRUST
 from ...protocol.plan.checked_plan import CheckedPlan
-from ...protocol.plan.submission import definition_problems, workflow_calls
+from ...protocol.plan.submission import definition_problems, delegates_called
 from .. import limits
 from ..errors import ActivitiesError, WorkerError
 from ..store.definition import digest_of_plan
@@ -95,8 +95,7 @@ class KnownDelegates(Container[str]):
             if name not in own:
                 definitions[name] = self._read(name)
             if is_workflow(definitions[name]):
-                called = {call.get("_delegate") for call in workflow_calls(definitions[name])}
-                left += sorted(one for one in called if isinstance(one, str) and (one in own or one in self))
+                left += (one for one in delegates_called(definitions[name]) if one in own or one in self)
         if len(definitions) == len(own):
             return plan
         return replace(plan, submission=replace(plan.submission, delegates=definitions))

@@ -31,6 +31,7 @@ from ...protocol.plan.additions import SoFar, placed
 from ...protocol.plan.checked_plan import CheckedPlan
 from ...protocol.plan.checking import Environment, delegate_problems, reach_of
 from ...protocol.plan.lanes import Unresolvable
+from ...protocol.plan.submission import delegates_called
 from ...protocol.plan.support import unsupported
 from ...protocol.requests import Request, read_request
 from ...protocol.requests.tool_texts import JSON, TOOLS, can_be_carried, first_schema
@@ -273,7 +274,10 @@ class Checker:
             if not has_own_run(definition):
                 continue
             value = {"context": definition.get("context", []), "tools": definition.get("tools", {})}
-            scoped = {scope.kind for call in plan.calls if call.runner.name == name for scope in call.scopes}
+            callers = [call for call in plan.calls if call.runner.name == name]
+            is_called_below = any(name in delegates_called(one) for one in delegates.values())
+            scoped = {scope.kind for call in callers for scope in call.scopes}
+            may_be_given = not callers or is_called_below or plan.submission.is_request
             try:
                 if is_workflow(definition):
                     check_in(self._known(allow=plan.allow), {**workflow_document(definition), "delegates": delegates})
@@ -283,7 +287,7 @@ class Checker:
                 )
             except Rejected as rejected:
                 for problem in rejected.errors:
-                    if not (problem.pointer.startswith("/delegates") or _comes_later(problem, scoped, plan)):
+                    if not (problem.pointer.startswith("/delegates") or _comes_later(problem, scoped, may_be_given)):
                         yield replace(problem, pointer=pointer("delegates", name) + problem.pointer)
 
     def _loosened(self, plan: Plan) -> Iterator[Problem]:
@@ -345,11 +349,11 @@ def _reserved(plan: Plan) -> Iterator[Problem]:
             return
 
 
-def _comes_later(problem: Problem, scoped: Collection[str], plan: Plan) -> bool:
-    """Whether a workflow lacks a value that its callers may give it by their scopes (SPEC R9.2)."""
+def _comes_later(problem: Problem, scoped: Collection[str], may_be_given: bool) -> bool:
+    """Whether a workflow lacks a value that its callers give it by their scopes, or may (SPEC R9.2)."""
     if not isinstance(problem.cause, Unresolvable):
         return False
-    return plan.submission.is_request or any(one.kind in scoped for one in problem.cause.expression.references)
+    return may_be_given or any(one.kind in scoped for one in problem.cause.expression.references)
 
 
 def _self_endorsed(value: Any, known: Mapping[str, Any]) -> Iterator[Problem]:

@@ -534,7 +534,7 @@ class Children:
             "delegates": definition.delegates,
             "config": config,
         }
-        budget = {key: config[key] for key in BUDGET if key in config}
+        budget: dict[str, Any] = {key: config[key] for key in BUDGET if key in config}
         if is_workflow(own):  # its limits are those of the loop above it: a plan has none of its own
             others = {key: each for key, each in config.items() if key not in (*BUDGET, "seconds")}
             value = {**workflow_document(own), **{key: value[key] for key in ("context", "delegates")}}
