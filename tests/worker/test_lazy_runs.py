@@ -151,7 +151,9 @@ def test_r10_2_a_plan_without_calls_has_nothing_to_approve(backend: Backend) -> 
 def test_r13_7_it_is_shown_and_approved_by_command(backend: Backend) -> None:
     run = lazy(backend)
     shown = command(backend, "held", run.id, "--json")
-    assert shown.json == {"plan": digest(run), "tick": None, "calls": [CALL]}
+    whole = shown.json["sha256"]
+    assert shown.json == {"plan": digest(run), "tick": None, "calls": [CALL], "sha256": whole}
+    assert (whole.startswith(digest(run)), len(whole)) == (True, 64)
     assert f"acts approve {run.id} --plan {digest(run)}" in command(backend, "held", run.id).stdout
     refused = command(backend, "resume", run.id)
     assert (refused.code != 0, "is to be approved" in refused.stderr) == (True, True)
