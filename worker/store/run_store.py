@@ -244,13 +244,16 @@ class RunStore:
         return taken.shortfall(budgets, answer)
 
     def answer(self, status: str) -> Success | Failure:
-        """Read what the run, a child that has ended with this status, answers. Raises `RunNotFound`, `RunBroken`,
-        `OtherFormat`.
+        """Read what the run, a child that has ended with this status, answers: also one that has lost its plan, so that
+        its call does not wait for ever. Raises `RunNotFound`, `OtherFormat`.
         """
-        definition, labels = self.definition(), TRUSTED
-        if definition.request is not None:
+        labels, (loop, schema) = TRUSTED, self.fields("loop", ANSWER_SCHEMA)
+        if loop is not None:
             return result_of(status, self.entries())
-        run, [schema] = RunState(definition, self.instances()), self.fields(ANSWER_SCHEMA)
+        try:
+            run = RunState(self.definition(), self.instances())
+        except RunBroken as broken:
+            return Failure("ChildFailed", str(broken))
         for entry in self.entries():
             run.apply(entry)
             labels |= marks_of(entry.message).labels if entry.message is not None else TRUSTED
