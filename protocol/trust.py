@@ -69,13 +69,20 @@ NOTHING: Final = Flow()
 class Flows:
     """Finds what flows into the calls of a lane, from the values there are and from how calls have ended."""
 
-    def __init__(self, graph: Graph, trust: Callable[[Call], ToolTrust], ended: Mapping[int, Labels]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        trust: Callable[[Call], ToolTrust],
+        ended: Mapping[int, Labels],
+        deciding: Mapping[int, Labels],
+    ) -> None:
         """Make the finder; `ended` are the labels of ended calls that have any, also of global ones that others wait
-        for.
+        for, and `deciding` those of what had a say in whether they ran.
         """
         self._graph = graph
         self._trust = trust
         self._ended = ended
+        self._deciding = deciding
 
     def into(self, call: Call, seen: MarkedValues, *, has_begun: bool = False) -> Flow:
         """Flow into a call that reads from `seen` now. If it has begun, what was missing may have come since, so it may
@@ -87,7 +94,9 @@ class Flows:
         given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
         for at, expression in call.reads:
             given[parameter_at(at)] |= self._of(call, expression, seen, has_begun=has_begun)
-        return flow_of(call, given, lambda scope: self._at(call, scope, seen), lambda: everything.labels)
+        before = (self._deciding.get(index, TRUSTED) for index in self._graph.only_after(call.index))
+        after = TRUSTED.union(*before, everything.chosen if call.gather and call.after else TRUSTED)
+        return flow_of(call, given, lambda scope: self._at(call, scope, seen), lambda: everything.labels, after)
 
     def out_of(
         self, call: Call, flow: Flow, said: Labels = TRUSTED, answered: Labels = TRUSTED, *, is_done: bool = False
@@ -108,6 +117,7 @@ class Flows:
         while at is not None:
             places = {*(place for one in at.expressions for place in one.references), *at.scopes}
             before = {index for place in places for index in self._graph.writers(at.index, place)}
+            before.update(self._graph.only_after(at.index))
             index = max(
                 (one for one in before if label in self._ended.get(one, TRUSTED) and one not in way), default=None
             )
@@ -143,10 +153,16 @@ class Flows:
 
 
 def flow_of(
-    call: Call, given: dict[str, Marks], scope_marks: Callable[[Reference], Marks], everything: Callable[[], Labels]
+    call: Call,
+    given: dict[str, Marks],
+    scope_marks: Callable[[Reference], Marks],
+    everything: Callable[[], Labels],
+    after: Labels,
 ) -> Flow:
-    """Flow into a call from the marks of its parameters, to which those of its scopes are added, and from all marks."""
-    chosen = call.prompt_labels.union(*(marks.chosen for marks in given.values()))
+    """Flow into a call from the marks of its parameters, to which those of its scopes are added, and from all marks;
+    `after` are the labels of what chose that the calls run for which it waits by `_after` (SPEC R6.8).
+    """
+    chosen = call.prompt_labels.union(after, *(marks.chosen for marks in given.values()))
     chosen = chosen.union(*(given[name].labels for name in call.each))
     for scope in call.scopes:
         given[scope.kind] = given.get(scope.kind, UNMARKED) | scope_marks(scope)
@@ -178,7 +194,8 @@ def marks_since(call: Call, trust: ToolTrust, seen: MarkedValues, *, is_done: bo
             everything = seen.all_marks.labels  # sources that could have written what was missing
             found |= Marks(everything, everything)
         given[parameter_at(at)] |= found
-    flow = flow_of(call, given, seen.marks, lambda: seen.all_marks.labels)
+    after = seen.all_marks.labels if call.after else TRUSTED  # sources that could have chosen whether the others ran
+    flow = flow_of(call, given, seen.marks, lambda: seen.all_marks.labels, after)
     if is_done and endorses(call, trust):
         return Marks(flow.chosen, flow.chosen)
     return written_marks(call, flow, trust.result)
@@ -355,7 +372,11 @@ class Proof:
         for at, expression in call.reads:
             given[parameter_at(at)] |= self._of(call, expression)
             left_out = left_out.union(*(self._absence(call, place) for place in expression.alternatives[-1]))
-        flow = flow_of(call, given, lambda scope: self._at(call, scope), lambda: self._everything.labels)
+        before = (index for place in call.after for index in self._writers_at(call, place) if index != call.index)
+        after = TRUSTED.union(*(self._found[index].flow.chosen for index in before))
+        if call.gather and call.after:
+            after |= self._everything.chosen
+        flow = flow_of(call, given, lambda scope: self._at(call, scope), lambda: self._everything.labels, after)
         flow = replace(flow, read=flow.read | left_out)
         there = joined(self._at(call, place) for place in call.written)
         trust = self._trust(call)
@@ -442,6 +463,7 @@ def _places(call: Call, parameter: str | None) -> Iterator[Reference]:
         if parameter in (None, parameter_at(at)):
             yield from expression.references
     yield from (scope for scope in call.scopes if parameter in (None, scope.kind))
+    yield from call.after if parameter is None else ()
 
 
 def _between(behind: Mapping[int, int], index: int, effect: int) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from .. import limits
 from ..calls.call import Call, elements_of, list_problems
 from ..calls.declarations import Contract
-from ..calls.tools import ANONYMOUS, Executor, Tool
+from ..calls.tools import ANONYMOUS, BESIDE, Executor, Tool
 from ..errors import Conflict, Unresolved, pointer
 from ..messages import ERROR
 from ..paths import MISSING
@@ -32,7 +32,7 @@ from .type_flow import Results
 Refuses = Callable[[Call, Mapping[str, Any], str], str | None]
 """Why code does not admit a call with resolved parameters that was checked under the contract of a mark."""
 _OF_EACH_PARAMETER: Final = frozenset(
-    ("$defs", "$schema", "_trust", "additionalProperties", "description", "properties", "required", "title", "type")
+    ("$defs", "$schema", *BESIDE, "additionalProperties", "description", "properties", "required", "title", "type")
 )
 """Keywords of contracts that speak of each parameter by itself."""
 

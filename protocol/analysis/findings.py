@@ -14,7 +14,7 @@ from ..calls.tools import Executor
 from ..errors import pointer, shortened, some_of
 from ..messages import ERROR, EVERYWHERE
 from ..plan.checked_plan import CheckedPlan
-from ..plan.graph import ReadPlaces, places_read, places_read_first
+from ..plan.graph import ReadPlaces, places_after, places_read, places_read_first
 from ..references import Reference
 
 # The catalogue of all kinds of findings (SPEC R6.7). docs/reference.md explains each.
@@ -36,6 +36,7 @@ _ENTRIES: Final = (
     FindingKind("ACT101", "unreachable", "warning", "R6.6"),
     FindingKind("ACT103", "race", "warning", "R6.4"),
     FindingKind("ACT104", "depends-on-timing", "warning", "R6.1"),
+    FindingKind("ACT105", "unordered-effect", "note", "R6.8"),
     # Values and types
     FindingKind("ACT201", "type-misfit", "warning", "R4.1"),
     FindingKind("ACT202", "value-misfit", "warning", "R4.1"),
@@ -148,6 +149,8 @@ class ArrowKind(StrEnum):
     """Only if the writer chooses this branch."""
     ALTERNATIVE = "alternative"
     """Only where nothing else is there that the reader may read."""
+    AFTER = "after"
+    """Never: the reader only waits until the writer has ended (SPEC R6.8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,7 @@ _LINES: Final = {
     ArrowKind.READS: ("-->", ""),
     ArrowKind.BRANCH: ("-.->", "if "),
     ArrowKind.ALTERNATIVE: ("-.->", "or "),
+    ArrowKind.AFTER: ("-.->", "after "),
 }
 
 
@@ -215,11 +219,16 @@ def arrows(calls: Sequence[Call], edges: Sequence[_Edge]) -> Iterator[Arrow]:
     """The arrows for edges, at most `limits.MOST_ARROWS` of them."""
     by_index = {call.index: call for call in calls}
     read: dict[int, tuple[ReadPlaces, ReadPlaces]] = {}
+    after: dict[int, ReadPlaces] = {}
     for index, reader in edges[: limits.MOST_ARROWS]:
         if reader not in read:
             call = by_index[reader]
             read[reader] = ReadPlaces(places_read(call)), ReadPlaces(places_read_first(call))
-        yield _arrow(by_index[index], reader, *read[reader])
+            after[reader] = ReadPlaces(places_after(call))
+        found = _arrow(by_index[index], reader, *read[reader])
+        if not found.places and (places := tuple(filter(after[reader].overlap, by_index[index].written))):
+            found = Arrow(index, reader, places, ArrowKind.AFTER, is_branch=False)
+        yield found
 
 
 def _arrow(writer: Call, reader: int, reads: ReadPlaces, first: ReadPlaces) -> Arrow:

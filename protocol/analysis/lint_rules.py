@@ -5,6 +5,7 @@ R3.5, R4.1, R8).
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, compress, groupby, islice
@@ -14,7 +15,7 @@ from typing import Any, Final
 from .. import limits
 from ..calls.call import Call, place_in
 from ..calls.declarations import input_misfit, is_workflow
-from ..calls.meta_properties import ALIASES, BY_NAME
+from ..calls.meta_properties import AFTER, ALIASES, BY_NAME
 from ..calls.tools import Executor, Tool
 from ..calls.trust import ToolTrust, tool_trust_of
 from ..errors import Speller, pointer, segments, squeezed
@@ -23,7 +24,7 @@ from ..near_misses import KnownPlaces, Literals, NearMiss, NearMisses, named_by,
 from ..paths import MISSING, strings
 from ..plan.checked_plan import CheckedPlan
 from ..plan.config import ON_REQUEST, is_asked
-from ..plan.graph import Readers, ReadPlaces, places_seen, scope_places
+from ..plan.graph import Readers, ReadPlaces, places_seen, scope_places, sees
 from ..plan.places import KIND
 from ..references import DAGGER, Reference, expression_in
 from ..schemas import conjuncts, excerpt
@@ -48,6 +49,7 @@ def lint_findings(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
     yield from _empty_scopes(plan, places)
     yield from _wide_scopes(plan)
     yield from _left_out(plan)
+    yield from _unordered_effects(plan)
     yield from _idle_properties(plan)
     yield from _missing_paths(plan)
     yield from _wrapped_tools(plan)
@@ -181,6 +183,45 @@ def _left_out(plan: CheckedPlan) -> Iterator[Finding]:
         why = f"does not wait for calls {some}, which write in its _scopes: they wait for it"
         remedy = "list the places that it needs, or take the reference out that closes the cycle"
         yield on_call(plan, "ACT408", calls[reader], why, remedy, *place_in(calls[reader].raw, "_scopes"))
+
+
+def _unordered_effects(plan: CheckedPlan) -> Iterator[Finding]:
+    """Calls with effects beside calls that read the same server or resource, in one wave (SPEC R6.8)."""
+    calls = {call.index: call for call in plan.calls}
+    resources = {index: found for index, call in calls.items() if (found := _resources(plan, call))}
+    for wave in plan.waves if len(resources) > 1 else ():
+        outside = defaultdict[str, list[Call]](list)
+        for index in wave:
+            for name in resources.get(index, ()):
+                outside[name].append(calls[index])
+        for name, together in outside.items():
+            acting = {call.index for call in together if tool_trust_of(plan.trust, call.tool, call.runner.name).effects}
+            reading = [call for call in together if call.index not in acting][: limits.MOST_NAMED]
+            for index in sorted(acting):
+                met = [(calls[index], reader) for reader in reading if _may_wait(plan, calls[index], reader)]
+                yield from (_unordered(plan, *pair, name) for pair in met)
+
+
+def _resources(plan: CheckedPlan, call: Call) -> set[str]:
+    """The names of what a call reads or changes outside, by its tool and its code."""
+    tools = plan.tools.get(call.tool), plan.signatures.get(call.runner.name)
+    return {tool.resource for tool in tools if tool is not None and tool.resource is not None}
+
+
+def _may_wait(plan: CheckedPlan, *pair: Call) -> bool:
+    """Whether the one listed last of two calls can wait for the other (SPEC R3.6)."""
+    first, last = sorted(pair, key=lambda call: call.index)
+    return plan.submission.is_template or sees(last, first)
+
+
+def _unordered(plan: CheckedPlan, acting: Call, reading: Call, name: str) -> Finding:
+    first, last = sorted((acting, reading), key=lambda call: call.index)
+    why = f"changes {name}, which call {reading.index} ({reading.tool}) reads: neither waits for the other"
+    place = next(map(str, first.written), None)
+    remedy = f'give call {last.index} "{AFTER}": ["{place}"] to let it wait'
+    if place is None:
+        remedy = f'give call {first.index} an _outputPath, and list that place in the "{AFTER}" of call {last.index}'
+    return replace(on_call(plan, "ACT105", acting, why, remedy), calls=(first.index, last.index))
 
 
 def _idle_properties(plan: CheckedPlan) -> Iterator[Finding]:

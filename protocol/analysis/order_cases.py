@@ -209,8 +209,8 @@ class OrderCases:
                 settled = {place: reduce(or_, (ended.get(n, 0) for n in at), 0) for place, at in waits.items()}
                 start, skipped = self._timed(node, bit, settled)
                 if skipped is None:
-                    scoped = graph.scopes.get(node, {}).values()
-                    start = reduce(or_, (ended.get(n, 0) for at in scoped for n in at), start)
+                    others = (*graph.scopes.get(node, {}).values(), *graph.after.get(node, {}).values())
+                    start = reduce(or_, (ended.get(n, 0) for nodes in others for n in nodes), start)
                 starts[node], ended[node] = start, bits.get(node, 0) | (start if skipped is None else skipped)
         return starts
 
@@ -280,7 +280,7 @@ def _failing(view: SeenCalls) -> Iterator[int]:
 def _behind(graph: Graph) -> dict[int, Reference]:
     """Barrier -> a place whose writers it is for."""
     found: dict[int, Reference] = {}
-    for places in chain(graph.waits.values(), graph.scopes.values()) if graph.barriers else ():
+    for places in chain(graph.waits.values(), graph.scopes.values(), graph.after.values()) if graph.barriers else ():
         for place, nodes in places.items():
             found.update((node, place) for node in nodes if node < 0)
     for barrier in sorted(graph.barriers):  # one that stands before another is older, and so has a higher number

@@ -49,6 +49,8 @@ class Call:
     reads: tuple[Read, ...]
     """Expressions in the call, each with its place (JSON pointer)."""
     scopes: tuple[Reference, ...] = ()
+    after: tuple[Reference, ...] = ()
+    """Places for whose writers it waits, without reading them (SPEC R6.8)."""
     output: Expression | None = None
     method: Method = Method.SET
     instance: str | None = None

@@ -25,7 +25,7 @@ from ..state.context import Context
 from ..state.labels import Labels, marks_of
 from .call import Call
 from .meta_properties import RESULT, WHO
-from .tools import ANONYMOUS, GRANTED, Executor, Runner, Tool
+from .tools import ANONYMOUS, GRANTED, RESOURCE, Executor, Runner, Tool
 from .trust import trust_problems
 
 
@@ -107,6 +107,8 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
         return Problem(pointer(*at, "required"), "must be a list of strings")
     if TRUST in declaration and (problem := next(trust_problems(declaration[TRUST], *at, TRUST), None)) is not None:
         return problem
+    if RESOURCE in declaration and not (isinstance(declaration[RESOURCE], str) and declaration[RESOURCE]):
+        return Problem(pointer(*at, RESOURCE), 'must be the name of a server or another resource, such as "crm"')
     try:
         _ = tool.compiled
     except SchemaError as error:

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from ..errors import ExpressionError, Problem, UnknownName, pointer, unparsed
 from ..messages import ERROR, TRUST
 from ..paths import type_name
-from ..references import Reference, is_expression, parse_output_path
+from ..references import Reference, is_expression, parse, parse_output_path
 from ..schemas import CompiledSchema
 from ..schemas.walk import IN_PLACE, REFERENCES, Targets, applied, matches, rewritten
 from ..state.labels import label_problems
@@ -37,6 +37,8 @@ class Role(IntEnum):
     """Which code runs it."""
     SIGHT = auto()
     """The places that it sees: it waits for those who write there before it (SPEC R8.3a)."""
+    ORDER = auto()
+    """The places for whose writers it waits and of which it sees nothing (SPEC R6.8)."""
     RESULT = auto()
     """A result that a model gives. The parameters come before it."""
     PLACE = auto()
@@ -157,6 +159,11 @@ def _scopes(scopes: Iterable[str]) -> tuple[Reference, ...]:
     return tuple(map(read_scope, scopes))
 
 
+def _awaited_places(places: Iterable[str]) -> tuple[Reference, ...]:
+    """The places that a valid `_after` lists."""
+    return tuple(parse(text).references[0] for text in places)
+
+
 def _choice(values: Sequence[Any]) -> Any:
     """One of some values; None where there are none."""
     return {"enum": list(values)} if values else None
@@ -213,6 +220,27 @@ def _scope_problems(scopes: Any, _: Mapping[str, Any], *at: str | int) -> Iterat
             yield unparsed(error, *at, index)
 
 
+def _after_problems(places: Any, _: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    if not isinstance(places, list):
+        yield Problem(pointer(*at), f'must be a list of places, such as ["†state.result"] ({kind_found(places)})')
+        return
+    for index, text in enumerate(places):
+        if not isinstance(text, str) or not is_expression(text):
+            yield Problem(pointer(*at, index), f'must be a place such as "†state.result" ({kind_found(text)})')
+            continue
+        try:
+            expression = parse(text)
+        except ExpressionError as error:
+            yield unparsed(error, *at, index)
+            continue
+        if len(expression.references) > 1:
+            yield Problem(pointer(*at, index), "must be one place: list each place by itself")
+        elif expression.references[0].kind == ERROR:
+            yield Problem(pointer(*at, index), "is of the kind error, which no call writes: name what the calls write")
+
+
+AFTER: Final = "_after"
+"""Places for whose writers a call waits, without reading them (SPEC R6.8)."""
 REASONING: Final = "_reasoningForCall"
 """Why a model makes a call, in its own words: admitted always, kept in the log, given to no code (SPEC R4.1, R12.4)."""
 RESULT: Final = "_output"
@@ -222,6 +250,9 @@ _METHOD_TEXT: Final = """\
 objects at every depth, "assign" at the top only, "push" adds an element to a list, "concat" joins lists or texts."""
 _REASONING_TEXT: Final = f'- "{REASONING}" says in a few words why you make the call. People read it; no tool sees it.'
 _SCOPES_TEXT: Final = '- "_scopes" lists the data that the tool may see besides its parameters, as references.'
+_AFTER_TEXT: Final = f"""\
+- "{AFTER}" lists places, as references: the call waits until the calls that write there have ended, however they end, \
+and gets no value from there."""
 _RESULT_TEXT: Final = """\
 - "_output" is the result of a call that you give yourself. It may build on the "_output" of calls before it. Leave it \
 out where it depends on any other value that is not there yet: you are asked for it when it is. Nothing in it is read \
@@ -240,6 +271,10 @@ META_PROPERTIES: Final = (
     MetaProperty(
         "_scopes", Role.SIGHT, problems=_scope_problems, field="scopes", parse=_scopes, is_filled_in=True,
         offered=lambda offer, said: offer.scopes(said) if said else None, text=_SCOPES_TEXT, older="_imports",
+    ),
+    MetaProperty(
+        AFTER, Role.ORDER, problems=_after_problems, field="after", parse=_awaited_places, is_filled_in=True,
+        offered=lambda offer, said: offer.data(said) if said else None, text=_AFTER_TEXT,
     ),
     MetaProperty(
         "_delegate", Role.CODE, is_filled_in=True, offered=lambda offer, _: _choice(offer.code("_delegate"))

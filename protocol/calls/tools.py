@@ -88,6 +88,12 @@ class Runner:
     name: str
 
 
+RESOURCE: Final = "_resource"
+"""The name of a server or another resource outside that a tool reads or changes (SPEC R6.8)."""
+BESIDE: Final = (TRUST, RESOURCE)
+"""Names of what a tool says beside its `properties` and that speaks of no property of a call."""
+
+
 @dataclass(frozen=True)
 class Tool:
     """A declared tool."""
@@ -103,7 +109,7 @@ class Tool:
         beside = {
             key: value
             for key, value in self.declaration.items()
-            if key.startswith("_") and key != TRUST and value is not None
+            if key.startswith("_") and key not in BESIDE and value is not None
         }
         inside = self.declaration.get("properties", {})
         properties = {key: _as_schema(key, value) for key, value in {**beside, **inside}.items()}
@@ -121,6 +127,12 @@ class Tool:
     def trust(self) -> ToolTrust:
         """Trust that the tool declares for itself (SPEC R16.1)."""
         return ToolTrust.read(self.declaration.get(TRUST))
+
+    @property
+    def resource(self) -> str | None:
+        """The name of what the tool reads or changes outside, where it says so (SPEC R6.8)."""
+        name = self.declaration.get(RESOURCE)
+        return name if isinstance(name, str) else None
 
     @cached_property
     def compiled(self) -> CompiledSchema:

@@ -76,8 +76,9 @@ class Readiness:
             for place, nodes in places.items():
                 for node in nodes:
                     self._readers[node].append((call, place))
-            if call in graph.scopes:
-                behind = [node for nodes in graph.scopes[call].values() for node in nodes]
+            if call in graph.scopes or call in graph.after:
+                others = (graph.scopes.get(call, {}), graph.after.get(call, {}))
+                behind = [node for places in others for nodes in places.values() for node in nodes]
                 self._scopes[call] = len(behind)
                 for node in behind:
                     self._readers[node].append((call, None))
@@ -94,7 +95,7 @@ class Readiness:
         return self._unsettled[call]
 
     def are_scopes_settled(self, call: int) -> bool:
-        """Whether everything that the call waits for by its scopes has ended (SPEC R8.3a)."""
+        """Whether everything that the call waits for by its scopes, and by `_after`, has ended (SPEC R6.8, R8.3a)."""
         return not self._scopes.get(call)
 
     def end(self, call: int) -> Iterator[tuple[int, Reference | None]]:
@@ -139,6 +140,7 @@ class CallStatuses:
         self._rulings: dict[int, Ruling] = {}
         self._elements: dict[int, Elements] = {}
         self._labels: dict[int, Labels] = {}
+        self._deciding: dict[int, Labels] = {}
 
     @property
     def statuses(self) -> dict[int, Status]:
@@ -185,11 +187,13 @@ class CallStatuses:
         take = _TAKES.get(type(event))
         return take is not None and take(self, event)
 
-    def end(self, index: int, status: Status, labels: Labels = TRUSTED) -> bool:
+    def end(self, index: int, status: Status, labels: Labels = TRUSTED, chosen: Labels = TRUSTED) -> bool:
         """Take in that a call of the lane, or a global one that it waits for, has ended; says whether that was news."""
         is_news = self.record(index, status)
         if is_news and labels:
             self._labels[index] = labels
+        if is_news and chosen:
+            self._deciding[index] = chosen
         return is_news
 
     def _end_element(self, event: ElementEnded) -> bool:
@@ -275,7 +279,7 @@ class CallStatuses:
 
 _TAKES: Final[Mapping[type, Callable[[CallStatuses, Any], bool]]] = {
     MessageAdded: CallStatuses._receive,
-    CallEnded: lambda statuses, event: statuses.end(event.call, event.status, event.labels),
+    CallEnded: lambda statuses, event: statuses.end(event.call, event.status, event.labels, event.chosen),
     ElementEnded: CallStatuses._end_element,
     CallHeld: CallStatuses._hold,
     CallDecided: CallStatuses._let_go,

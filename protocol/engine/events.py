@@ -185,6 +185,8 @@ class CallEnded:
     """Whether the call failed and wrote its error to the last of its alternatives (SPEC R4.4)."""
     labels: Labels = TRUSTED
     """Sources of what the call read and of its result, where others write to them (SPEC R16.2)."""
+    chosen: Labels = TRUSTED
+    """Those of them that had a say in whether the call ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +304,9 @@ def relabelled(event: WriteEvent, call: Call, trust: ToolTrust, fold: Fold, else
         together = marks_of(event.message) | marks
         chosen = {CHOSEN: sorted(together.chosen)} if together.chosen else {}
         event = replace(event, message={**event.message, TRUST: sorted(together.labels), **chosen})
-    return replace(event, labels=event.labels | marks.labels) if isinstance(event, CallEnded) else event
+    if not isinstance(event, CallEnded):
+        return event
+    return replace(event, labels=event.labels | marks.labels, chosen=event.chosen | marks.chosen)
 
 
 # Undone: which events of a lane still count after calls ran again (SPEC R11.8).
@@ -409,6 +413,8 @@ class Outcome:
     """Whether the call failed and wrote its error to the last of its alternatives (SPEC R4.4)."""
     labels: Labels = TRUSTED
     """Sources of what the call read and of its result (SPEC R16.2)."""
+    chosen: Labels = TRUSTED
+    """Those of them that had a say in whether the call ran."""
 
     @property
     def said(self) -> Labels:
@@ -439,6 +445,7 @@ class Outcome:
                 self.cost,
                 is_rescued=self.is_rescued,
                 labels=self.labels,
+                chosen=self.chosen,
             )
         else:
             yield ElementEnded(call, self.index, self.status, last, self.error, self.value, self.cost)

@@ -87,7 +87,7 @@ class Execution(CallStatuses):
         self._config = config
         self._gather = gather
         self._ready: dict[int, set[Expression]] = {}
-        self._flows = Flows(graph, config.trust_of, self._labels)
+        self._flows = Flows(graph, config.trust_of, self._labels, self._deciding)
 
     @classmethod
     def of(
@@ -229,7 +229,8 @@ class Execution(CallStatuses):
         flow = self._flows.into(call, self._seen(call), has_begun=True)
         there = TRUSTED.union(*(self._fold.marks(place).labels for place in call.written))
         is_done = outcome.status is Status.DONE and not outcome.is_rescued
-        return outcome.marked(self._flows.out_of(call, flow, outcome.said | there, answered, is_done=is_done))
+        marks = self._flows.out_of(call, flow, outcome.said | there, answered, is_done=is_done)
+        return replace(outcome.marked(marks), chosen=flow.chosen)
 
     def _seen(self, call: Call) -> MarkedValues:
         return (self._gathered(call) if call.gather else None) or self._fold

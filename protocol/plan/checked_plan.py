@@ -232,13 +232,14 @@ class CheckedPlan:
 def _unseen(graph: Graph, seen: set[int]) -> list[int]:
     """The calls whose waits are not the same object as in a graph seen before.
 
-    Calls behind barriers or with scopes are always among them: their nearest writers may differ between graphs.
+    Calls behind barriers, with scopes or with `_after` are always among them: their nearest writers may differ between
+    graphs.
     """
     waits = list(map(id, graph.waits.values()))
     calls = [
         index
         for index, own in zip(graph.waits, waits, strict=True)
-        if graph.barriers or index in graph.scopes or own not in seen
+        if graph.barriers or index in graph.scopes or index in graph.after or own not in seen
     ]
     seen.update(waits)
     return calls

@@ -36,18 +36,20 @@ from ..calls.declarations import (
     no_remedy,
     unawaited_problem,
 )
-from ..calls.meta_properties import ALIASES, meta_problems
+from ..calls.meta_properties import AFTER, ALIASES, meta_problems
 from ..calls.tools import ANONYMOUS, Executor, Runner, Tool
 from ..calls.trust import NOTHING, OperatorTrust, ToolTrust
 from ..errors import Problem, Rejected, UnknownName, listed, pointer, segments
 from ..limits import FREE_WORK, MOST_READ_IN_TICK, Limits, exceeded
 from ..messages import EVERYWHERE
 from ..paths import MISSING
+from ..references import Expression
 from ..schemas.costs import EXCEEDED
 from ..state.context import Context
 from ..state.labels import TRUSTED, marks_of
 from .checked_plan import CheckedPlan, Definitions, is_upfront, narrowed_tools, upfront_problems
 from .config import aside_problems
+from .graph import Writers
 from .lanes import Cycle, Unresolvable, lay_out, runs
 from .places import KIND
 from .submission import Pointer, Submission, output_problems, workflow_calls
@@ -339,6 +341,7 @@ def check_calls(
     context = Context.trusted(submission.context)
     is_partial = submission.config.get("partial") is True
     lanes, obstacles = lay_out(calls, context, is_partial=is_partial, is_in_loop=is_in_loop, begun=begun, **where)
+    obstacles += _awaited_in_vain(calls, context, submission, begun or {})
     problems += [_obstacle_problem(obstacle, submission) for obstacle in obstacles]
     writing = (*calls, *(begun or {}).get(None, ()))
     problems += output_problems(submission.output, context, writing, "solution", "output", is_in_loop=is_in_loop)
@@ -512,6 +515,23 @@ def delegate_problems(submission: Submission, calls: Iterable[Call]) -> Iterator
             if problem.pointer or not may_be_scoped:  # what is missing may come with a scoped input
                 text = f"{problem.message} (by the input that the workflow {call.runner.name!r} declares)"
                 yield Problem(at + problem.pointer, text, problem.cause)
+
+
+def _awaited_in_vain(
+    calls: Sequence[Call], context: Context, submission: Submission, begun: Mapping[str | None, Sequence[Call]]
+) -> Iterator[Unresolvable]:
+    """The places of `_after` where nothing is and no other call writes: it would wait for nothing (SPEC R6.8)."""
+    waiting = [call for call in calls if call.after]
+    writers = Writers((*calls, *(call for lane in begun.values() for call in lane))) if waiting else None
+    for call in waiting:
+        is_in_one = call.instance is not None and not call.is_everywhere
+        readers = (call.instance,) if is_in_one else (None, *submission.instances)
+        for number, place in enumerate(call.after):
+            is_written = writers is not None and writers.has_other(place, than=call.index)
+            if not is_written and not any(context.fold(reader).exists(place) for reader in readers):
+                written = place_in(call.raw, AFTER)
+                at = pointer(*written, number) if written else ""
+                yield Unresolvable(call.index, at, Expression(((place,),)), call.instance, submission.is_in_loop)
 
 
 def _obstacle_problem(obstacle: Unresolvable | Cycle, submission: Submission) -> Problem:

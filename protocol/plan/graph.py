@@ -84,6 +84,8 @@ class Graph:
     """Barriers that end when a promised value is there, and its place (SPEC R6.3)."""
     left_out: tuple[LeftOut, ...] = ()
     """Scope waits that would close a cycle, in the order of their readers."""
+    after: Mapping[int, ScopePlaces] = field(default_factory=dict)
+    """The waits without data; only of calls that have some (SPEC R6.8)."""
 
     def beside(self, other: Graph) -> Graph:
         """A graph of these readers and others; the barriers of the others get new numbers."""
@@ -101,6 +103,7 @@ class Graph:
             {**self.scopes, **{reader: moved(places) for reader, places in other.scopes.items()}},
             {**self.promises, **{named(node): place for node, place in other.promises.items()}},
             (*self.left_out, *other.left_out),
+            {**self.after, **{reader: moved(places) for reader, places in other.after.items()}},
         )
 
     def with_stand_ins(self, stand_ins: Mapping[int, Nodes]) -> Graph:
@@ -117,11 +120,22 @@ class Graph:
             waits={reader: moved(places) for reader, places in self.waits.items()},
             barriers={barrier: joined(nodes) for barrier, nodes in self.barriers.items()},
             scopes={reader: moved(places) for reader, places in self.scopes.items()},
+            after={reader: moved(places) for reader, places in self.after.items()},
         )
+
+    @cached_property
+    def of_values(self) -> Graph:
+        """The graph without the waits that carry no value."""
+        return replace(self, after={}) if self.after else self
 
     def before(self, index: int) -> tuple[int, ...]:
         """The calls that a call waits for, in the order listed."""
         return tuple(sorted({node for node in self._reached(self.directly_before(index)) if node >= 0}))
+
+    def only_after(self, index: int) -> tuple[int, ...]:
+        """The calls that a call waits for without reading what they write, in the order listed (SPEC R6.8)."""
+        nodes = (node for nodes in self.after.get(index, {}).values() for node in nodes)
+        return tuple(sorted({node for node in self._reached(nodes) if node >= 0}))
 
     def writers(self, index: int, place: Reference) -> tuple[int, ...]:
         """The calls that a call waits for at one place, in the order listed."""
@@ -132,7 +146,7 @@ class Graph:
     def awaited(self) -> frozenset[int]:
         """Every call that some call waits for."""
         found: set[int] = set()
-        for readers in (self.waits, self.scopes):
+        for readers in (self.waits, self.scopes, self.after):
             for places in readers.values():
                 found.update(*places.values())
         return frozenset(node for node in found.union(*self.barriers.values()) if node >= 0)
@@ -204,8 +218,9 @@ class Graph:
         if node < 0:
             return self.barriers[node]
         found = dict.fromkeys(writer for writers in self.waits.get(node, {}).values() for writer in writers)
-        for writers in self.scopes[node].values() if node in self.scopes else ():
-            found.update(dict.fromkeys(writers))
+        for others in (self.scopes, self.after):
+            for writers in others[node].values() if node in others else ():
+                found.update(dict.fromkeys(writers))
         return found
 
     def behind(self, nodes: Iterable[int]) -> set[int]:
@@ -376,6 +391,10 @@ class Barriers:
         parts = ((line, bisect_right(line.calls, by), len(line.calls)) for line in self._writers.lines(place))
         return _nodes(parts, self._barrier)
 
+    def around(self, place: Reference, *, by: int) -> Nodes:
+        """The writers of a place that are listed before or after a call."""
+        return tuple(dict.fromkeys((*self.before(place, by=by), *self.after(place, by=by))))
+
     def _barrier(self, part: _Part) -> int:
         line, start, end = part
         return self._known.get(part) or self._add(part, tuple(line.calls[start:end]))
@@ -422,6 +441,11 @@ def parameter_places(call: Call) -> tuple[Reference, ...]:
 def scope_places(call: Call) -> tuple[Reference, ...]:
     """The scopes of a call, each once; none of a passing thought."""
     return tuple(dict.fromkeys(call.scopes)) if call.scopes and not call.is_thought else ()
+
+
+def places_after(call: Call) -> tuple[Reference, ...]:
+    """The places for whose writers a call waits without reading them; none of a passing thought (SPEC R6.8)."""
+    return () if call.is_thought else call.after
 
 
 def places_read(call: Call) -> tuple[Reference, ...]:

@@ -3,7 +3,8 @@
 A reader of a place waits for the writers listed before it. Where there is none, it waits for those listed after it,
 unless the context holds a value there. So who is waited for is certain at most places, and *uncertain* at the others.
 This is found out once for all lanes of the same calls; each lane then chooses by what its context holds. For its scopes
-a call waits for the writers listed before it, and what it waits for need not exist.
+a call waits for the writers listed before it, and what it waits for need not exist. For the places of `_after` it waits
+for the writers listed before and after it, whatever the context holds (SPEC R6.8).
 """
 
 from __future__ import annotations
@@ -18,7 +19,19 @@ from typing import Final
 from .. import limits
 from ..calls.call import Call
 from ..references import Expression, Reference
-from .graph import Barriers, Graph, LeftOut, Line, Nodes, ScopePlaces, Window, Writers, parameter_places, scope_places
+from .graph import (
+    Barriers,
+    Graph,
+    LeftOut,
+    Line,
+    Nodes,
+    ScopePlaces,
+    Window,
+    Writers,
+    parameter_places,
+    places_after,
+    scope_places,
+)
 from .places import KIND
 
 # Scope waits: a call waits for the calls listed before it that write in its scopes (SPEC R8.3a).
@@ -197,16 +210,28 @@ class Waits:
         self._are_guests = are_guests
         self._readers = [_read(call, barriers, is_elsewhere=call.gather and not are_guests) for call in self._calls]
         self._barriers = barriers.made
-        own = {call.index for call in self._calls}
-        self._forward = [
-            (reader.index, last)
-            for reader in self._readers
-            if reader.uncertain and (last := reader.last(own, barriers.made)) is not None
-        ]
-        behind_scopes = Barriers(writers, barriers.count)
+        behind_others = Barriers(writers, barriers.count)
+        self._after = {
+            call.index: {place: behind_others.around(place, by=call.index) for place in places}
+            for call in self._calls
+            if (places := places_after(call))
+        }
+        self._forward = list(self._waits_forward(barriers.made | behind_others.made))
+        behind_scopes = Barriers(writers, behind_others.count)
         scopes = ((call.index, places) for call in self._calls if (places := scope_places(call)))
         self._scopes = ScopeWaits(scopes, writers, windows(self._forward), behind_scopes)
-        self._lasting = {barrier: barriers.made[barrier] for barrier in barriers.behind_first} | behind_scopes.made
+        lasting = {barrier: barriers.made[barrier] for barrier in barriers.behind_first}
+        self._lasting = lasting | behind_others.made | behind_scopes.made
+
+    def _waits_forward(self, barriers: Mapping[int, Nodes]) -> Iterator[tuple[int, int]]:
+        """The calls that may wait for some listed after them in their lane, each with the last of these."""
+        own = {call.index for call in self._calls}
+        for reader in self._readers:
+            late = [node for place in reader.uncertain for node in reader.waits[place]]
+            late += [node for nodes in self._after.get(reader.index, {}).values() for node in nodes]
+            last = max(own.intersection(_calls_behind(late, barriers)), default=-1) if late else -1
+            if last > reader.index:
+                yield reader.index, last
 
     @cached_property
     def uncertain(self) -> tuple[Reference, ...]:
@@ -244,11 +269,12 @@ class Waits:
             if reader.has_late_barriers:
                 nodes = (node for nodes in waits[reader.index].values() for node in nodes if node < 0)
                 barriers.update((node, self._barriers[node]) for node in nodes)
-        parameters = Graph(waits, barriers)
+        parameters = Graph(waits, barriers, after=self._after)
         if not self._scopes.waits or (self.may_circle and next(parameters.cycles(), None) is not None):
             return parameters
         scopes, more, left_out = self._scopes.without_cycles(parameters)
-        return Graph(waits, {**barriers, **more} if more else barriers, scopes, left_out=tuple(left_out))
+        all_barriers = {**barriers, **more} if more else barriers
+        return Graph(waits, all_barriers, scopes, left_out=tuple(left_out), after=self._after)
 
     @cached_property
     def may_circle(self) -> bool:
@@ -256,7 +282,8 @@ class Waits:
         if not self._forward:
             return False
         waits = {reader.index: reader.waits for reader in self._readers}
-        return next(Graph(waits, self._barriers).cycles(), None) is not None
+        graph = Graph(waits, self._barriers | self._lasting, after=self._after)
+        return next(graph.cycles(), None) is not None
 
     def unsatisfiable(self, held: Set[Reference]) -> Iterator[tuple[Call, str, Expression]]:
         """The expressions, with their calls and places, that neither the context nor another call satisfies (R6.3)."""
@@ -303,11 +330,15 @@ class _Reader:
             self._known[mine] = {place: () if place in mine else nodes for place, nodes in self.waits.items()}
         return self._known[mine]
 
-    def last(self, own: Set[int], barriers: Mapping[int, Nodes]) -> int | None:
-        """The last call of its own lane, listed after it, that it may wait for."""
-        nodes = (node for place in self.uncertain for node in self.waits[place])
-        calls = (call for node in nodes for call in (barriers[node] if node < 0 else (node,)))
-        return max((call for call in calls if call in own), default=None)
+
+def _calls_behind(nodes: Iterable[int], barriers: Mapping[int, Nodes]) -> set[int]:
+    """The calls among nodes, and those behind the barriers among them."""
+    found, left = set[int](), [*nodes]
+    while left:
+        if (node := left.pop()) not in found:
+            found.add(node)
+            left += barriers.get(node, ())
+    return {node for node in found if node >= 0}
 
 
 def _promising(graph: Graph, promised: Set[Reference], required: Set[Reference]) -> Graph:
@@ -448,14 +479,14 @@ class LaneWaits:
         """The calls of the lane, `among` some, that wait for `start`, which may be global calls."""
         found = set[int]()
         for graph in self.graphs if among else ():
-            found |= _behind(graph, start | found, among)
+            found |= _behind(graph.of_values, start | found, among)
         return found
 
     def gathering(self, gathers: Collection[int], calls: Collection[int]) -> Iterator[int]:
         """The gather calls, among some, that wait in the lane for some calls of its own or global ones."""
         for found in self.gathers if calls else ():
             for index in found.waiting:
-                if index in gathers and not found.graph.behind([index]).isdisjoint(calls):
+                if index in gathers and not found.graph.of_values.behind([index]).isdisjoint(calls):
                     yield index
 
 

@@ -237,7 +237,7 @@ def _certain(request: Request, answer: Answer) -> Iterator[Call]:
 
 
 def _is_certain(call: Call, answer: Answer, writers: Sequence[Call], open_places: Sequence[Reference]) -> bool:
-    if call.gather or call.instance == EVERYWHERE:
+    if call.gather or call.instance == EVERYWHERE or call.after:
         return False
     read = parameter_places(call)
     if any(place.overlaps(one) for place in (*read, *scope_places(call)) for one in open_places):

@@ -220,8 +220,10 @@ def _template(before: str, first: str, second: str) -> str:
 
 
 @st.composite
-def submissions(draw: st.DrawFn) -> dict[str, Any]:
-    """A submission over `TOOLS`: mostly valid, and mostly one whose order does not matter."""
+def submissions(draw: st.DrawFn, *, has_order: bool = True) -> dict[str, Any]:
+    """A submission over `TOOLS`: mostly valid, and mostly one whose order does not matter; some calls have an `_after`
+    if it `has_order`.
+    """
     instances = draw(st.sampled_from([(), INSTANCES[:1], INSTANCES]))
     given = st.dictionaries(st.sampled_from(["p", "q", "s", "l"]), small_values, max_size=2)
     items = draw(st.sampled_from([[1, "x"], [], [1, 2], [[0]], ["x"]]))
@@ -265,6 +267,8 @@ def submissions(draw: st.DrawFn) -> dict[str, Any]:
             call["_outputMethod"] = draw(methods)
         if not draw(_often):
             call["_scopes"] = [draw(readable)]
+        if has_order and (known or later) and not draw(_often):
+            call["_after"] = [draw(st.sampled_from([*known, *known, *later[:1]]))]
         if call["_tool"] == "choose":
             call["where"] = "†" + draw(st.sampled_from(paths[index][1]))
         if not draw(_often):

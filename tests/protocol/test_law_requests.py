@@ -473,7 +473,7 @@ def test_r12_5_what_is_only_promised_is_shown_by_its_schema_and_long_values_are_
 
 EACH = {"enum": [["value"], ["other"], ["value", "other"], ["other", "value"]]}
 OPEN: dict[str, Any] = {
-    "properties": {"value": {}, "other": {}, "where": {}, "_scopes": {"type": "array"}, "_each": EACH}
+    "properties": {"value": {}, "other": {}, "where": {}, "_scopes": {"type": "array"}, "_each": EACH, "_after": {}}
 }
 DECLARED = {name: {**OPEN, **schema} for name, schema in SCHEMAS.items()}
 DECLARED["number"] = {"properties": {**OPEN["properties"], **SCHEMAS["number"]["properties"]}}
@@ -508,7 +508,8 @@ def waits_of(graph: Graph, index: int) -> dict[str, set[int]]:
     """What a call waits for, by the place or scope."""
     return {
         f"{what} {place}": {node for one in nodes for node in (graph.barriers.get(one, (one,)) if one < 0 else (one,))}
-        for what, places in (("", graph.waits.get(index, {})), ("scope", graph.scopes.get(index, {})))
+        for what, those in (("", graph.waits), ("scope", graph.scopes), ("after", graph.after))
+        for places in [those.get(index, {})]
         for place, nodes in places.items()
     }
 

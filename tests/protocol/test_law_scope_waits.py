@@ -27,7 +27,8 @@ def calls(draw: st.DrawFn) -> list[dict[str, Any]]:
         reads = {name: draw(places) for name in draw(st.sampled_from(["", "v", "v", "vw"]))}
         to = draw(st.sampled_from([None, "†data.x", *(f"†state.{key}" for key in KEYS)]))
         instance = draw(st.sampled_from([{}, {}, {"_instance": "①"}]))
-        found.append(call("give", to, **reads, **instance, _scopes=draw(scopes)))
+        after: dict[str, Any] = draw(st.sampled_from([{}, {}, {"_after": [draw(places)]}]))
+        found.append(call("give", to, **reads, **instance, **after, _scopes=draw(scopes)))
     return found
 
 

@@ -548,6 +548,12 @@ def judged(text: Any) -> Submission:
     return submission(*calls, tools=tools, delegates=delegates)
 
 
+def outside(**more: Any) -> Submission:
+    """A sale, and a look at the same shop."""
+    tools = {"sell": {"_trust": {"effects": True}, "_resource": "shop"}, "stock": {"_resource": "shop"}}
+    return submission(call("sell", "†state.sold"), call("stock", "†state.left", **more), tools=tools)
+
+
 READER, WRITER = call("take", "†data.taken", value="†data.x"), call("get", "†data.x")
 
 CASES: dict[str, tuple[Submission, Submission]] = {
@@ -557,6 +563,7 @@ CASES: dict[str, tuple[Submission, Submission]] = {
         submission(call("get", "†state.a"), call("get", "†state.a", after="†state.a")),
     ),
     "ACT104": (held(READER, WRITER), held(WRITER, READER)),
+    "ACT105": (outside(), outside(_after=["†state.sold"])),
     "ACT201": (chain("†state.x.age"), chain("†state.x.name")),
     "ACT202": (user("†state.user.age"), user("†state.user.name")),
     "ACT203": (

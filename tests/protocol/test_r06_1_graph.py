@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol import Context, Plan, Reference, check_submission
+from acts_celery.protocol import Context, Output, Plan, Reference, check_submission
 from acts_celery.protocol.analysis.findings import LEGEND
 from acts_celery.protocol.engine.events import Outcome, PromisesGivenUp, Start, Status, Success
 from acts_celery.protocol.limits import MOST_ARROWS, SPELLED_OUT
 from acts_celery.protocol.plan.graph import Graph, Readers, Writers
 from acts_celery.protocol.plan.support import unsupported
-from acts_celery.protocol.plan.waits import Waits
+from acts_celery.protocol.plan.waits import LaneWaits, RetryReach, Waits
 
 from .building import (
     ANY,
@@ -547,6 +547,116 @@ def test_r6_3_a_request_needs_what_is_promised_and_required_too() -> None:
     assert [(str(one.place), one.instance) for one in partly.promised if one.needed] == [("†input.a", None)]
     waiting = check_submission({**value, "config": {"promise_seconds": 5}})
     assert unsupported(waiting) == []
+
+
+# SPEC R6.8: order without data.
+
+# R6.8
+
+PUT, LOOK = call(to="†state.put", value=1), call("see", "†data.seen", _scopes=["†data.none"])
+
+
+@pytest.mark.parametrize("calls", [(PUT, {**LOOK, "_after": ["†state.put"]}), ({**LOOK, "_after": ["†state"]}, PUT)])
+def test_r6_8_a_call_waits_for_what_writes_there_listed_before_or_after_it_and_sees_nothing_of_it(calls: Any) -> None:
+    looks = next(index for index, one in enumerate(calls) if one["_tool"] == "see")
+    result = run(*calls, context=X)
+    assert waits(checked(*calls), looks) == (1 - looks,)
+    assert result.started == ((None, 1 - looks), (None, looks))
+    assert result.data[None]["data"]["seen"] == {}
+
+
+def test_r6_8_it_waits_also_where_the_context_holds_a_value_or_all_of_them_are_listed_after_it() -> None:
+    plan = checked({**LOOK, "_after": ["†state.x"]}, call(to="†state.x.y"), call(to="†state.x"), context=X)
+    assert waits(plan, 0) == (1, 2)
+
+
+@pytest.mark.parametrize("many", [3, 40])
+def test_r6_8_many_may_wait_for_many_listed_on_both_sides_of_them(many: int) -> None:
+    writers = [call(to=f"†state.a.k{number}") for number in range(many)]
+    readers = [call(to=f"†data.r{number}", _after=["†state.a"]) for number in range(many)]
+    plan = checked(*writers, *readers, *writers)
+    expected = (*range(many), *range(2 * many, 3 * many))
+    assert [waits(plan, many + number) for number in range(many)] == [expected] * many
+    result = run(*writers, *readers, *writers)
+    assert sorted(index for _, index in result.started[2 * many :]) == list(range(many, 2 * many))
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        (call("fail", "†state.put"),),
+        (call("fail", "†state.none"), call(to="†state.put", value="†state.none")),
+        (call("choose", "†state.put || †state.other", where="†state.other"),),
+    ],
+    ids=["failed", "skipped", "wrote elsewhere"],
+)
+def test_r6_8_however_those_have_ended_it_runs(writes: tuple[Any, ...]) -> None:
+    functions = {**FUNCTIONS, "choose": lambda parameters, context: Output(parameters["where"], 1)}
+    result = run(*writes, {**LOOK, "_after": ["†state.put"]}, functions=functions)
+    assert statuses(result)[-1] == "done"
+    assert result.started[-1] == (None, len(writes))
+
+
+def test_r6_8_a_circle_through_it_is_rejected_and_a_scope_that_would_close_one_does_not_wait() -> None:
+    circle = call(to="†state.a", _after=["†state.b"]), call(to="†state.b", value="†state.a")
+    (problem,) = problems_of(*circle)
+    assert (problem.pointer, "cycle" in problem.message) == ("/solution/calls/0", True)
+    (own,) = problems_of(call(to="†state.a", _after=["†state.b"]), call(to="†state.b", _after=["†state.a"]))
+    assert "cycle" in own.message
+    plan = checked(call(to="†state.a", _after=["†data.seen"]), call("see", "†data.seen", _scopes=["†state.a"]))
+    assert (waits(plan, 0), waits(plan, 1), plan.dropped_waits) == ((1,), (), ((1, 0),))
+
+
+@pytest.mark.parametrize(
+    ("after", "pointer", "word"),
+    [
+        ("†state.put", "/_after", "list"),
+        (["state.put"], "/_after/0", "place"),
+        (["†state.put || †state.x"], "/_after/0", "one place"),
+        (["†state.put", "†state..x"], "/_after/1", "expected"),
+        (["†error"], "/_after/0", "error"),
+        (["†state.putt"], "/_after/0", "no other call writes it"),
+        (["†data.seen"], "/_after/0", "no other call writes it"),
+    ],
+)
+def test_r6_8_what_cannot_be_waited_for_is_an_error_at_its_place(after: Any, pointer: str, word: str) -> None:
+    (problem,) = problems_of(PUT, {**LOOK, "_after": after})
+    assert (problem.pointer, word in problem.message) == ("/solution/calls/1" + pointer, True)
+
+
+def test_r6_8_a_tool_may_pin_it() -> None:
+    tools = {"see": {"properties": {"_after": {"const": ["†state.put"]}}}}
+    assert waits(checked(PUT, LOOK, tools=tools), 1) == (0,)
+    (problem,) = problems_of(PUT, {**LOOK, "_after": ["†state"]}, tools=tools)
+    assert problem.pointer == "/solution/calls/1/_after"
+
+
+def test_r6_8_an_instance_waits_for_its_own_calls_and_global_ones_and_a_gather_call_for_those_of_all() -> None:
+    context = [{"type": "state", "_instance": name, "x": 0} for name in ("①", "②")]
+    calls = (
+        call(to="†state.put", _instance="①"),
+        call(to="†state.put"),
+        call("see", "†data.one", _instance="②", _after=["†state.put"]),
+        call("see", "†data.all", _gather=True, _after=["†state.put"]),
+    )
+    plan = checked(*calls, context=context)
+    assert waits(plan, 2, "②") == (1,)
+    result = run(*calls, context=context)
+    assert result.started[-1] == (None, 3)
+
+
+def test_r6_8_a_repeated_writer_leaves_it_as_it_is() -> None:
+    plan = checked(
+        call("fail", "†state.put"), {**LOOK, "_after": ["†state.put"]}, call(to="†data.x", value="†data.seen")
+    )
+    lanes = [LaneWaits(None, [plan.lanes[None].graph])]
+    everything: dict[str | None, set[int]] = {None: {0, 1, 2}}
+    extent = RetryReach(lanes, (), everything, everything).extended({None: {0}}, {None: set()})
+    assert (extent.calls, extent.stale) == ({None: {0}}, {None: set()})
+
+
+def test_r6_8_the_drawing_says_that_it_carries_no_value() -> None:
+    assert '-.->|"after †state.put"|' in checked(PUT, {**LOOK, "_after": ["†state.put"]}).mermaid(annotated=True)
 
 
 # SPEC R6.7: the graph without running anything.

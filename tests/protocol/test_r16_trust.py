@@ -61,6 +61,12 @@ def is_refused(result: Result, index: int, lane: str | None = None) -> bool:
 
 
 CASES: dict[str, tuple[dict[str, Any], ...]] = {
+    "what chose whether the calls ran that it comes after": (
+        FETCH,
+        call("give", "†state.found || †state.none", value="†state.mail"),
+        call("give", "†state.noted", value="†state.none"),
+        call("pay", "†state.paid", account="DE01", _after=["†state.noted"]),
+    ),
     "a parameter": (FETCH, call("pay", "†state.paid", account="†state.mail.iban")),
     "a template": (FETCH, call("pay", "†state.paid", account="account †{state.mail.iban}")),
     "something deep in a parameter": (FETCH, call("pay", "†state.paid", account={"all": ["†state.mail.iban"]})),
@@ -174,6 +180,11 @@ def test_r16_4_what_others_wrote_does_not_decide(name: str) -> None:
 
 
 TRUSTED: dict[str, tuple[dict[str, Any], ...]] = {
+    "what others wrote to the calls that it only comes after": (
+        FETCH,
+        call("give", "†state.noted", value="†state.mail.text"),
+        call("pay", "†state.paid", account="me", _after=["†state.noted", "†state.mail"]),
+    ),
     "what nobody else wrote": (FETCH, call("pay", "†state.paid", account="me", note="hello")),
     "content": (FETCH, call("pay", "†state.paid", account="me", note="†state.mail.text")),
     "a template as content": (FETCH, call("pay", "†state.paid", account="me", note="They say: †{state.mail.text}")),

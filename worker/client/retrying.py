@@ -512,6 +512,7 @@ class Retrier:
 
     def _written(self, outcome: Outcome) -> dict[str, Any]:
         labels = {"labels": sorted(outcome.labels)} if outcome.labels else {}
+        labels |= {"chosen": sorted(outcome.chosen)} if outcome.chosen else {}
         return {
             "call": outcome.index,
             "status": outcome.status.value,

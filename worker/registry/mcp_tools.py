@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ...broker_config import McpServer, Settings
 from ...protocol.calls.declarations import read_tools
 from ...protocol.calls.meta_properties import WHO
+from ...protocol.calls.tools import RESOURCE
 from ...protocol.limits import Limits, value_problems
 from ...protocol.messages import TRUST
 from ...protocol.paths import copied
@@ -79,7 +80,7 @@ def activity_of(name: str, server: McpServer, tool: Declaration, connections: Co
     return Activity(
         f"{name}.{tool.name}",
         call,
-        tool.schema(None if server.trusted else f"mcp.{name}"),
+        tool.schema(None if server.trusted else f"mcp.{name}", f"mcp.{name}"),
         scopes=(),
         takes_call=True,
         queue=server.queue,
@@ -142,8 +143,10 @@ class Declaration:
         """64 hexadecimal digits."""
         return sha256(self.text.encode()).hexdigest()
 
-    def schema(self, source: str | None) -> dict[str, Any]:
-        """The schema of the activity; `source` labels its results, where there is one (SPEC R16.1)."""
+    def schema(self, source: str | None, server: str | None = None) -> dict[str, Any]:
+        """The schema of the activity; `source` labels its results, where there is one (SPEC R16.1), and `server` is the
+        name of what it asks (SPEC R6.8).
+        """
         given, result = self._schema_of("inputSchema") or {}, self._schema_of("outputSchema")
         if result is not None and self.wraps_result:
             kept = {key: result[key] for key in DEFINITIONS if key in result}
@@ -160,6 +163,7 @@ class Declaration:
             **({"description": self.description} if self.description else {}),
             "properties": {**(given.get("properties") or {}), **output},
             **({TRUST: trust} if trust else {}),
+            **({RESOURCE: server} if server is not None else {}),
         }
 
     @property

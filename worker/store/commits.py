@@ -282,6 +282,8 @@ def _detail(ending: Ending) -> bytes:
         detail["rescued"] = True
     if outcome.labels:
         detail["labels"] = sorted(outcome.labels)
+    if outcome.chosen:
+        detail["chosen"] = sorted(outcome.chosen)
     if ending.missed:
         detail["missed"] = list(ending.missed)
     if ending.seen is not None:

@@ -215,6 +215,7 @@ def _call_ended(said: _Said) -> CallEnded:
         ruling=unpack_ruling(ruling) if ruling is not None else None,
         is_rescued="rescued" in detail,
         labels=frozenset(detail.get("labels", ())),
+        chosen=frozenset(detail.get("chosen", ())),
     )
 
 

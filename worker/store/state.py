@@ -77,6 +77,8 @@ class End:
     """Whether the call has failed and has written that to the last of its alternatives (SPEC R4.4)."""
     labels: Labels = TRUSTED
     """The sources of what it has read and of its result (SPEC R16.2)."""
+    chosen: Labels = TRUSTED
+    """Those of them that had a say in whether it ran."""
 
 
 @dataclass(slots=True)
@@ -221,7 +223,8 @@ class LaneState:
         reason = event.reason if entry.by is None else f"given by hand by {entry.by}"
         of_elements = call.elements.codes if call.elements is not None else set()
         code = next(iter(of_elements)) if len(of_elements) == 1 else entry.code
-        call.end = End(entry.id, event.status, event.error, reason, entry.spent, code, event.is_rescued, event.labels)
+        said = event.is_rescued, event.labels, event.chosen
+        call.end = End(entry.id, event.status, event.error, reason, entry.spent, code, *said)
         call.given = call.ruling = None
         call.since_ms = call.decided_ms or self.laid_out_ms
         call.cost = _together(call.cost, event.cost) if event.cost is not None else call.cost

@@ -212,6 +212,7 @@ def _written(found: CallCounters, definition: StoredPlan) -> dict[str, Any]:
     return {
         "parameters": shown(dict(one.parameters)),
         "scopes": [str(scope) for scope in one.scopes],
+        "after": [str(place) for place in one.after],
         "output_path": path,
         "output_method": one.method.value,
         "reasoning": shown(one.properties.get("_reasoningForCall")),

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .folding import NOTHING, found
-from .places import ERROR, Place, expressions, may_fail, overlap, places_seen, scopes, written
-from .running import Calls, World, awaited, places_of, seen
+from .places import ERROR, Place, afters, expressions, may_fail, overlap, places_seen, scopes, written
+from .running import Calls, World, around, awaited, places_of, seen
 
 
 def faults(submission: Mapping[str, Any]) -> set[str]:
@@ -22,8 +22,10 @@ def faults(submission: Mapping[str, Any]) -> set[str]:
             for groups in expressions(call):
                 if not any(all(_possible(index, at, own, visible, initial) for at in group) for group in groups):
                     wrong.add("nothing")
+            if not all(_is_somewhere(index, at, world, lanes) for at in afters(call)):
+                wrong.add("nothing")
             each = [awaited(index, at, own, visible, initial) for at in places_of(call)]
-            before[index] = set().union(*each) & own.keys()
+            before[index] = set().union(around(index, call, visible), *each) & own.keys()
         while free := [index for index in before if not before[index] & before.keys()]:
             for index in free:
                 del before[index]
@@ -37,6 +39,13 @@ def _possible(index: int, at: Place, own: Calls, visible: Calls, initial: Mappin
         return found(initial, at) is not NOTHING or any(other < index for other in own)
     others = [one for other, call in visible.items() if other != index for one in written(call)]
     return found(initial, at) is not NOTHING or any(overlap(at, one) for one in others)
+
+
+def _is_somewhere(index: int, at: Place, world: World, lanes: Mapping[str | None, Calls]) -> bool:
+    """Whether anybody has a value at a place that a call comes after, or another call writes there."""
+    others = [one for own in lanes.values() for other, call in own.items() if other != index for one in written(call)]
+    held = (found(world.values(instance), at) is not NOTHING for instance in (None, *world.instances))
+    return any(overlap(at, one) for one in others) or any(held)
 
 
 def is_deterministic(submission: Mapping[str, Any]) -> bool:
@@ -65,7 +74,10 @@ def _is_lane_deterministic(
     which = [at for call in visible.values() for groups in expressions(call) for group in groups for at in group[-1:]]
     which += [at for call in visible.values() for at in scopes(call)]
     is_told_which = any(at[0] == "error" for at in which)  # and not only whether there is one
-    sure = {index: _surely_before(call, direct[index]) | looked[index] for index, call in visible.items()}
+    sure = {
+        index: _surely_before(call, direct[index]) | looked[index] | around(index, call, shown[index])
+        for index, call in visible.items()
+    }
     ordered = {index: _closure(index, sure, visible) for index in visible}
     has_schema = any("schema" in message for message in world.context)
 
@@ -100,12 +112,13 @@ def _surely_before(call: Mapping[str, Any], direct: Mapping[Place, set[int]]) ->
 
 def _closure(index: int, sure: Mapping[int, set[int]], calls: Mapping[int, Mapping[str, Any]]) -> set[int]:
     """Those before a call, also through calls that are not skipped before all that they wait for has ended: those with
-    one parameter's place and no scopes, or with scopes only.
+    one parameter's place and nothing else, with scopes only, or with `_after` only.
     """
     reached, stack = set(sure[index]), list(sure[index])
     while stack:
         between = stack.pop()
-        if len(places_of(calls[between])) + bool(scopes(calls[between])) <= 1:
+        call = calls[between]
+        if len(places_of(call)) + bool(scopes(call)) + bool(afters(call)) <= 1:
             new = sure[between] - reached
             reached |= new
             stack += new

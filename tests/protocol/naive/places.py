@@ -80,6 +80,11 @@ def scopes(call: Mapping[str, Any]) -> list[Place]:
     return [place(scope if scope.startswith("†") else "†" + scope) for scope in call.get("_scopes", [])]
 
 
+def afters(call: Mapping[str, Any]) -> list[Place]:
+    """Where those write that a call waits for without reading it."""
+    return [place(text) for text in call.get("_after", [])]
+
+
 def outputs(call: Mapping[str, Any]) -> Groups:
     """Where a call may write."""
     return places(call["_outputPath"]) if call.get("_outputPath") is not None else []

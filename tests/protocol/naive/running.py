@@ -9,7 +9,20 @@ from functools import partial
 from typing import Any
 
 from .folding import NOTHING, Misfit, Step, folded, found, merged, read, step_of
-from .places import ERROR, Groups, Place, expressions, is_expression, outputs, overlap, parts, place, places, scopes
+from .places import (
+    ERROR,
+    Groups,
+    Place,
+    afters,
+    expressions,
+    is_expression,
+    outputs,
+    overlap,
+    parts,
+    place,
+    places,
+    scopes,
+)
 
 
 @dataclass(frozen=True)
@@ -168,6 +181,7 @@ def seen(readers: Calls, own: Calls, visible: Calls, initial: Mapping[str, Any])
     """
     before = {
         index: set().union(*(awaited(index, at, own, visible, initial) for at in places_of(call)))
+        | around(index, call, visible)
         for index, call in readers.items()
     }
     waits: dict[int, set[int]] = {index: set() for index in readers}
@@ -178,6 +192,11 @@ def seen(readers: Calls, own: Calls, visible: Calls, initial: Mapping[str, Any])
                 before[index].add(other)
                 waits[index].add(other)
     return waits
+
+
+def around(index: int, call: Mapping[str, Any], visible: Calls) -> set[int]:
+    """The calls that write where a call says that it comes after them, wherever they are listed (SPEC R6.8)."""
+    return set().union(*(_writers(index, at, {}, visible) for at in afters(call)))
 
 
 def _writers(index: int, at: Place, own: Calls, visible: Calls) -> set[int]:
@@ -239,7 +258,7 @@ def waits_of(world: World, lanes: Mapping[str | None, Calls]) -> dict[Place_, se
             by_scopes = seen(calls, mine, visible, initial)
             for index, call in calls.items():
                 direct = (awaited(index, at, mine, visible, initial) for at in places_of(call))
-                waited = by_scopes[index].union(*direct)
+                waited = by_scopes[index].union(around(index, call, visible), *direct)
                 found = {(instance if other in own else None, other) for other in waited}
                 before.setdefault((reader, index), set()).update(found)
     return before

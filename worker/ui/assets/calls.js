@@ -71,6 +71,7 @@ function callFacts(run, call) {
     writes: paths(run, call.writes),
     reads: paths(run, call.reads),
     "is shown": (call.scopes ?? []).length ? paths(run, call.scopes) : null,
+    "runs after what writes": (call.after ?? []).length ? paths(run, call.after) : null,
     instances: call.instances ? counted(call.instances) : null,
     "why the model calls it": call.reasoning,
   });
