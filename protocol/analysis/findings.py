@@ -47,6 +47,7 @@ _ENTRIES: Final = (
     FindingKind("ACT207", "delegate-misfit", "info", "R9.2"),
     FindingKind("ACT208", "never-written", "warning", "R4.6"),
     FindingKind("ACT209", "signature-misfit", "warning", "R4.1a"),
+    FindingKind("ACT210", "dead-branch", "warning", "R4.12"),
     FindingKind("ACT299", "incomplete", "note", "R6.7"),
     # Texts and slips
     FindingKind("ACT301", "forgotten-dagger", "warning", "R2.2"),

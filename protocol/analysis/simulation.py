@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, Final
 
 from .. import limits
+from ..calls.built_in import chooses
 from ..calls.call import Call, list_schema
 from ..calls.outputs import Output
 from ..calls.tools import Tool
@@ -100,7 +101,7 @@ def branch_effects(plan: CheckedPlan, usual: Simulation) -> Iterator[BranchEffec
     concerned = (chosen for chosen in alternatives(plan) if chosen[0].index in run)
     for call, number in islice(concerned, limits.MOST_ALTERNATIVES):
         skipped = usual.skipped
-        if number > 0:
+        if number > 0 or chooses(call):
             if (left := left - effort) < 0:
                 return
             skipped = simulate(plan, {call.index: number}).skipped
@@ -130,9 +131,14 @@ class _Run:
         for promised in plan.promised:
             if promised.instance not in self._left_out:
                 self._context.append(_kept(promised))
+        forced = frozenset(choices)
         self._executions = {
             name: Execution(
-                lane.calls, lane.graph, self._context.fold(name), LaneConfig(self._tools, instance=name), self._gathered
+                lane.calls,
+                lane.graph,
+                self._context.fold(name),
+                LaneConfig(self._tools, instance=name, simulated=forced),
+                self._gathered,
             )
             for name, lane in self._lanes.items()
         }

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from .. import limits
+from ..calls.built_in import CASES, VALUE, chooses
 from ..calls.call import Call, place_in, written_place
 from ..calls.declarations import input_schema
 from ..calls.tools import Executor
 from ..errors import Speller, pointer
 from ..messages import ERROR
-from ..paths import MISSING, type_name
+from ..paths import MISSING, parts_of, type_name
 from ..plan.checked_plan import CheckedPlan
 from ..plan.graph import Writers
 from ..plan.lanes import Lane
@@ -34,7 +35,7 @@ from ..schemas.algebra import (
     of_types,
     types_of,
 )
-from ..schemas.walk import DEFINITIONS, rewritten
+from ..schemas.walk import DEFINITIONS, REFERENCES, rewritten
 from ..state.operations import Method
 from .findings import Finding, listed, on_call
 from .type_flow import Fields, TypeFlow, ValueSource, flows, path_of
@@ -60,6 +61,7 @@ def value_findings(plan: CheckedPlan) -> Iterator[Finding]:
     for lane in {id(lane.calls): lane for lane in plan.lanes.values()}.values():
         for call in lane.calls:
             yield from kinds.refused(lane, call)
+    yield from _dead_branches(plan, algebra, flow)
     yield from _signature_findings(plan)
     if not algebra.is_complete:
         yield Finding(
@@ -246,6 +248,42 @@ class _KindSchemas:
             parts = {"allOf": schema.parts_at(path)}
             self.admitted[key] = NOTHING if is_closed else self.algebra.made_of(excerpt(parts, schema.document))
         return self.admitted[key]
+
+
+def _dead_branches(plan: CheckedPlan, algebra: Algebra, flow: TypeFlow) -> Iterator[Finding]:
+    """Alternatives of `choose` that no value can take (SPEC R4.12)."""
+    for lanes, writers in flows(plan):
+        for call in lanes[0].calls:
+            cases = call.parameters.get(CASES) if chooses(call) and not call.gather else None
+            given = _given(lanes, writers, call, algebra, flow) if cases else []
+            is_known = given and not any(
+                isinstance(part, dict) and part.keys() & REFERENCES for part in parts_of(cases)
+            )
+            for number, group in enumerate(call.alternatives if is_known else ()):
+                before: Schema = {"not": {"anyOf": cases[:number]}} if number else True
+                own = cases[number] if number < len(call.alternatives) - 1 else True
+                taken = algebra.made_of({"allOf": [own, before]})
+                if not any(algebra.fit(values, taken) for values in given):
+                    place = " && ".join(map(str, group))
+                    why = f"never writes to {place}: no value that it can be given is for that case alone"
+                    remedy = "change the schemas in cases, or leave the place out"
+                    yield on_call(plan, "ACT210", call, why, remedy, CASES, min(number, len(cases) - 1))
+
+
+def _given(lanes: Sequence[Lane], writers: Writers, call: Call, algebra: Algebra, flow: TypeFlow) -> Sequence[Values]:
+    """The values that a call may be given to choose by; none where they are not known."""
+    value, at = call.parameters.get(VALUE), pointer(VALUE)
+    if not any(place == at or place.startswith(f"{at}/") for place, _ in call.reads):
+        return [algebra.only(value)]
+    expression = next((one for place, one in call.reads if place == at and at not in call.templates), None)
+    found: list[Values] = []
+    for group in expression.alternatives if expression is not None else ():
+        for lane in lanes:
+            sources = flow.sources(lane, writers, call, group[-1])
+            if not sources:
+                return []
+            found += (one.values if one.value is MISSING else algebra.only(one.value) for one in sources)
+    return found
 
 
 def convertible(schema: Schema) -> Schema:

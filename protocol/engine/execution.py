@@ -20,11 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypedDict, Unpack
 
+from ..calls.built_in import chooses, chosen_output
 from ..calls.call import Approvals, Call, call_of, element_of
 from ..calls.outputs import Alternative, alternative
 from ..calls.tools import Executor
 from ..calls.trust import ToolTrust, tool_trust_of
-from ..errors import Conflict, ProtocolError, Unresolved, some_of
+from ..errors import Conflict, OutputError, ProtocolError, Unresolved, some_of
 from ..limits import MOST_NAMED, Limits
 from ..messages import ERROR, TRUST
 from ..paths import MISSING, copied
@@ -375,14 +376,24 @@ class Execution(CallStatuses):
         return Snapshot(parameters, self.scoped(call), messages)
 
     def _begin(self, call: Call, parameters: Mapping[str, Any], date: str, here: Fold) -> Decision:
-        """Start a call, or take the result that a model wrote into it (SPEC R4.7)."""
+        """Start a call, or take a result that a model wrote into it (SPEC R4.7) or that needs no code (SPEC R4.12)."""
         if call.given is not MISSING:
             return self._outcome(call, Success(call.given), date, here)
+        if chooses(call) and call.index not in (self._config.simulated or ()):
+            return self._chosen(call, parameters, date, here)
         if not call.each:
             return Start(call, parameters)
         if not parameters[call.each[0]]:
             return self._outcome(call, Success([]), date, here)
         return FanOut(call, parameters, self._snapshot(call, parameters))
+
+    def _chosen(self, call: Call, parameters: Mapping[str, Any], date: str, here: Fold) -> Outcome:
+        """The outcome of a call that chooses without code (SPEC R4.12)."""
+        try:
+            result: Success | Failure = Success(chosen_output(call, parameters))
+        except OutputError as error:
+            result = Failure(type(error).__name__, str(error))
+        return self._outcome(call, result, date, here)
 
 
 _ERRORS: Final = Reference(ERROR)

@@ -141,6 +141,8 @@ class LaneConfig:
     """Whether the error of a failed call goes only into its outcome: in a loop the message is written at the end of the
     tick (SPEC R13.1).
     """
+    simulated: frozenset[int] | None = None
+    """The calls of which a simulation says where they write; None where nothing is simulated."""
 
     def trust_of(self, call: Call) -> ToolTrust:
         """Trust of a call, by its tool and its code."""

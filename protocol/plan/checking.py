@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from ..calls.built_in import BUILT_IN, built_in_problems
 from ..calls.call import (
     Call,
     Read,
@@ -115,6 +116,7 @@ class _Reader:
         problems += [*not_run, *self._instance_problems(call), *self._latent_problems(call)]
         if not shapeless:
             problems += self.toolbox.refusals(name, runner)
+            problems += built_in_problems(call, tool)
             held = {**properties, **call.standing_in()} if unusable else call.standing_in()
             problems += self._schema_problems(tool, runner, held, _named_in(problems), properties)
         found = [*shapeless, *unparsed, *alias_problems(raw, *at), *_placed(problems, raw, at)]
@@ -279,6 +281,11 @@ class Environment:
     _read: dict[str, Contract] = field(default_factory=dict, compare=False, repr=False)
     """The contracts of activities that were looked up; kept by `dataclasses.replace`."""
 
+    @property
+    def code(self) -> Mapping[str, Mapping[str, Any]] | None:
+        """The schemas of all activities by name, those that are built in among them (SPEC R4.12)."""
+        return {**BUILT_IN, **self.activities} if self.activities is not None else None
+
     def activity(self, name: str) -> Tool | None:
         """The tool that an activity is: read and compiled once."""
         contract = self.contract(name)
@@ -286,7 +293,7 @@ class Environment:
 
     def contract(self, name: str) -> Contract | None:
         """The contract of an activity (SPEC R17.1)."""
-        schema, contract = (self.activities or {}).get(name), self._read.get(name)
+        schema, contract = (self.activities or {}).get(name) or BUILT_IN.get(name), self._read.get(name)
         if schema is None:
             return None
         if contract is None or contract.schema is not schema:
@@ -366,7 +373,7 @@ def check_calls(
 
 def _marks(calls: Iterable[Call], known: Environment) -> dict[str, str]:
     """Activity -> the mark of the contract under which its calls are checked (SPEC R17.2)."""
-    names = sorted({call.runner.name for call in calls if call.runner.executor is Executor.ACTIVITY})
+    names = sorted({call.runner.name for call in calls if call.runner.executor is Executor.ACTIVITY} - {*BUILT_IN})
     return {name: contract.mark for name in names if (contract := known.contract(name)) is not None}
 
 
@@ -414,17 +421,18 @@ def toolbox_of(submission: Submission, known: Environment) -> Toolbox:
         registered = {name: signature for name in tools if (signature := known.activity(name)) is not None}
         tools = {**tools, **{name: extended(tools[name], signature) for name, signature in registered.items()}}
     has_model = known.model or submission.config.get("model") is not None
-    own = known.activities, delegates, has_model, known.strict_meta, known.allow, known.activity, known.remedy
+    own = known.code, delegates, has_model, known.strict_meta, known.allow, known.activity, known.remedy
     return Toolbox(tools, *own, known.spelled)
 
 
 def _bare_problems(submission: Submission, known: Environment) -> Iterator[Problem]:
     """Tools that are declared by name alone, and no activity has the name (SPEC R12.2)."""
-    if known.activities is None:
+    code = known.code
+    if code is None:
         return
     for name, at in submission.declared.items():
-        if name not in submission.tools and name not in known.activities:
-            cause = UnknownName(name, tuple(known.activities))
+        if name not in submission.tools and name not in code:
+            cause = UnknownName(name, tuple(code))
             remedy = known.remedy(name) or ": register one, or give the tool a schema"
             yield Problem(pointer(*at), f"no activity is registered under {name!r}{remedy}", cause)
 

@@ -150,7 +150,7 @@ class Author:
 
     def _branch(self) -> None:
         yes, no = self._place(), self._place()
-        self._add("choose", f"{yes} || {no}", where="†" + self._random.choice((yes, no)), value=self._value())
+        self._add("pick", f"{yes} || {no}", where="†" + self._random.choice((yes, no)), value=self._value())
         either = f"{self._make(yes)} || {self._make(no)}"
         self._make(either if self._random.random() < 0.5 else f"{yes} || {no}")
 

@@ -192,11 +192,16 @@ TOOLS: dict[str, naive.Function] = {
     "echo": lambda parameters, context: dict(parameters),
     "see": lambda parameters, context: dict(context),
     "number": _number,
-    "choose": _choose,
+    "pick": _choose,
     "stray": lambda parameters, context: naive.To("†state.undeclared", 1),
     "fail": _fail,
 }
+CASES: Final = st.sampled_from(
+    [{"type": "integer"}, {"type": "string"}, {"type": "array"}, {"type": "object"}, {"const": "x"}, {"const": 1}]
+)
+"""Schemas by which `choose` chooses."""
 SCHEMAS: dict[str, Any] = {
+    "choose": {"type": "object"},
     **{name: {"type": "object"} for name in TOOLS},
     "number": {"type": "object", "properties": {"value": {"type": "integer"}}},
 }
@@ -256,7 +261,7 @@ def submissions(draw: st.DrawFn, *, has_order: bool = True) -> dict[str, Any]:
         template = st.builds(_template, st.sampled_from(["", "a ", "†††† "]), expression, readable)
         inside = st.builds(lambda *parts: {"in": [*parts, "††x"]}, st.one_of(expression, template))
         parameter = st.one_of(expression, expression, small_values, inside, template)
-        call: dict[str, Any] = {"_tool": draw(st.sampled_from(["give", "wrap", "list", "number", *TOOLS]))}
+        call: dict[str, Any] = {"_tool": draw(st.sampled_from(["give", "wrap", "list", "number", *TOOLS, "choose"]))}
         if draw(_often):
             call["value"] = draw(parameter)
         if not draw(_often):
@@ -269,12 +274,16 @@ def submissions(draw: st.DrawFn, *, has_order: bool = True) -> dict[str, Any]:
             call["_scopes"] = [draw(readable)]
         if has_order and (known or later) and not draw(_often):
             call["_after"] = [draw(st.sampled_from([*known, *known, *later[:1]]))]
-        if call["_tool"] == "choose":
+        if call["_tool"] == "pick":
             call["where"] = "†" + draw(st.sampled_from(paths[index][1]))
         if not draw(_often):
             call["value"] = draw(st.sampled_from(["†input.items", "†input.items", call.get("value", 0)]))
             named = [key for key in ("value", "other") if naive.is_expression(call.get(key))]
             call |= {"_each": draw(st.sampled_from([named[:1], named]))} if named else {}
+        if call["_tool"] == "choose":
+            call = {key: item for key, item in call.items() if key not in ("other", "_each")}
+            cases = draw(st.lists(CASES, min_size=len(naive.places(text)) - 1, max_size=len(naive.places(text))))
+            call |= {"value": call.get("value", 0), "cases": cases, "_outputPath": text}
         lane = draw(lanes)
         if lane is not None and not (is_plan and draw(_often)):
             call["_instance"] = lane

@@ -172,7 +172,7 @@ CASES: dict[str, dict[str, Any]] = {
         {"_tool": "give", "value": ["†state.b.k.k", "†state.a.k"], "_outputPath": "†data.c"},
     ]},
     "a branch that is joined": {"calls": [
-        {"_tool": "choose", "where": "††state.no", "value": 1, "_outputPath": "yes || no"},
+        {"_tool": "pick", "where": "††state.no", "value": 1, "_outputPath": "yes || no"},
         {"_tool": "wrap", "value": "†state.yes", "_outputPath": "then"},
         {"_tool": "wrap", "value": "†state.no", "_outputPath": "else"},
         {"_tool": "give", "value": "†state.then || †state.else", "_outputPath": "joined"},
@@ -213,7 +213,7 @@ CASES: dict[str, dict[str, Any]] = {
     "results that are refused": {"calls": [
         {"_tool": "give", "value": 1, "_outputPath": "text || number || other"},
         {"_tool": "give", "value": "†state.number", "_outputPath": "words && text || also"},
-        {"_tool": "choose", "where": "††state.count", "value": "x", "_outputPath": "count || refused"},
+        {"_tool": "pick", "where": "††state.count", "value": "x", "_outputPath": "count || refused"},
         {"_tool": "give", "value": "†state.refused.type", "_outputPath": "total || †data.seen"},
         {"_tool": "list", "value": "†data.seen", "_outputPath": "sum"},
         {"_tool": "give", "value": "†state.also", "_outputMethod": "push", "_outputPath": "label || list"},
@@ -228,7 +228,7 @@ CASES: dict[str, dict[str, Any]] = {
         {"_tool": "give", "value": [], "_outputPath": "empty"},
         {"_tool": "fail", "value": "†state.empty", "_each": "value", "_outputPath": "nothing"},
         {"_tool": "give", "value": "†state.read", "_each": "value", "_outputPath": "never"},
-        {"_tool": "choose", "value": "†state.l", "where": "††state.x", "_each": "value", "_outputPath": "y || x"},
+        {"_tool": "pick", "value": "†state.l", "where": "††state.x", "_each": "value", "_outputPath": "y || x"},
         {"_tool": "number", "value": "†state.l", "_each": "value"},
         {"_tool": "see", "value": "†state.l", "_scopes": ["†state.some"], "_each": "value", "_outputPath": "seen"},
     ]},

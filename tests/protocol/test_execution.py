@@ -458,13 +458,13 @@ def test_r6_6_a_call_whose_writer_failed_is_skipped_with_the_reason_and_skipping
 
 def test_r6_6_choosing_an_alternative_is_how_if_and_else_are_written() -> None:
     calls = [
-        call("choose", to="†state.yes || †state.no"),
+        call("pick", to="†state.yes || †state.no"),
         call(to="†state.then", value="†state.yes"),
         call(to="†state.otherwise", value="†state.no"),
         call(to="†state.more", value="†state.then"),
         call(to="†state.joined", value="†state.more || †state.otherwise"),
     ]
-    result = run(*calls, functions={"choose": lambda *_: Output("†state.no", "n")})
+    result = run(*calls, functions={"pick": lambda *_: Output("†state.no", "n")})
     assert statuses(result) == ["done", "skipped", "done", "skipped", "done"]
     assert result.data[None]["state"] == {"no": "n", "otherwise": "n", "joined": "n"}
     assert (

@@ -44,11 +44,11 @@ def told(draw: st.DrawFn) -> dict[str, Any]:
         value = draw(st.sampled_from([ordered, ordered, plain, "tells" if index else ordered]))
         if value == "tells":
             value = draw(st.sampled_from(_TELLING)).format(plain)
-        call: dict[str, Any] = {"_tool": draw(st.sampled_from(["give", "give", "fail", "number", "choose"]))}
+        call: dict[str, Any] = {"_tool": draw(st.sampled_from(["give", "give", "fail", "number", "pick"]))}
         call["value"] = value
         call["_outputPath"] = draw(st.sampled_from(["†state.k{0}", "†state.k{0}", "†state.k{0} || †data.k{0}"]))
         call["_outputPath"] = call["_outputPath"].format(index)
-        if call["_tool"] == "choose":
+        if call["_tool"] == "pick":
             call["where"] = f"††state.k{index}"
         elif draw(st.sampled_from([False, False, False, True])):
             call |= {"_tool": "see", "_scopes": [draw(st.sampled_from(["†error.call._tool", "†state.k0"]))]}

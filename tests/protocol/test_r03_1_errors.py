@@ -511,7 +511,7 @@ def typed(type_: str) -> Submission:
 
 def branching(**parameters: Any) -> Submission:
     """A call that reads of one that chooses."""
-    return submission(call("choose", "†data.good || †data.bad"), call("take", "†data.taken", **parameters))
+    return submission(call("pick", "†data.good || †data.bad"), call("take", "†data.taken", **parameters))
 
 
 def held(*calls: Any) -> Submission:
@@ -552,6 +552,13 @@ def outside(**more: Any) -> Submission:
     """A sale, and a look at the same shop."""
     tools = {"sell": {"_trust": {"effects": True}, "_resource": "shop"}, "stock": {"_resource": "shop"}}
     return submission(call("sell", "†state.sold"), call("stock", "†state.left", **more), tools=tools)
+
+
+def deciding(*cases: Any) -> Submission:
+    """A count that goes to one of three places."""
+    places = "†state.first || †state.second || †state.third"
+    counting = call("count", "†state.count"), call("choose", places, value="†state.count", cases=[*cases])
+    return submission(*counting, tools={"count": {"_output": {"type": ["number", "string"]}}, "choose": {}})
 
 
 READER, WRITER = call("take", "†data.taken", value="†data.x"), call("get", "†data.x")
@@ -611,6 +618,7 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT412": (hiding(text="new"), hiding(words="new")),
     "ACT414": (typed("txt"), typed("note")),
     "ACT415": (asking({"minProperties": 1, "additionalProperties": False}), asking({"minProperties": 1})),
+    "ACT210": (deciding({"type": "number"}, {"type": "integer"}), deciding({"type": "integer"}, {"type": "number"})),
     "ACT601": (paying("†state.mail.iban"), paying("DE01", note="†state.mail.iban")),
     "ACT602": (paying("DE01", note="†state.a"), paying("DE01", note="†state.mail")),
     "ACT603": (judged("†state.mail"), judged("hello")),

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol import Message, Output
+from acts_celery.protocol import Message, Output, check_submission
 
 from .building import (
     DATE,
     call,
+    checked,
+    problems,
     run,
+    run_plan,
     statuses,
 )
 
@@ -71,19 +74,19 @@ def test_r4_4_a_plain_value_goes_to_the_first_alternative() -> None:
 
 @pytest.mark.parametrize("path", ["†state.bad", "bad", '†state["bad"]'])
 def test_r4_4_the_activity_may_choose_one_of_the_declared_paths(path: str) -> None:
-    result = run(call("choose", to=BRANCH), functions={"choose": lambda *_: Output(path, 1)})
+    result = run(call("pick", to=BRANCH), functions={"pick": lambda *_: Output(path, 1)})
     assert result.data[None] == {"state": {"bad": 1}}
 
 
 def test_r4_4_choosing_one_of_joined_paths_writes_to_all_of_them() -> None:
     to = "†state.a || †state.b && †data.c"
-    result = run(call("choose", to=to), functions={"choose": lambda *_: Output("†data.c", 1)})
+    result = run(call("pick", to=to), functions={"pick": lambda *_: Output("†data.c", 1)})
     assert result.data[None] == {"state": {"b": 1}, "data": {"c": 1}}
 
 
 def test_r4_4_of_several_alternatives_with_a_path_the_one_that_is_just_that_path_is_chosen() -> None:
     to = "†state.a && †state.b || †state.a || †state.a && †data.c"
-    result = run(call("choose", to=to), functions={"choose": lambda *_: Output("†state.a", 1)})
+    result = run(call("pick", to=to), functions={"pick": lambda *_: Output("†state.a", 1)})
     assert result.data[None] == {"state": {"a": 1}}
 
 
@@ -91,7 +94,7 @@ def test_r4_4_of_several_alternatives_with_a_path_the_one_that_is_just_that_path
     "path", ["†state.other", "†data.good", "†state.good.x", "†state", BRANCH, "†", "", 5, None, ["good"]]
 )
 def test_r4_4_a_path_that_was_not_declared_is_an_error(path: Any) -> None:
-    result = run(call("choose", to=BRANCH), functions={"choose": lambda *_: Output(path, 1)})
+    result = run(call("pick", to=BRANCH), functions={"pick": lambda *_: Output(path, 1)})
     assert statuses(result) == ["failed"]
     error = result.outcome(0).error
     assert error is not None
@@ -150,8 +153,8 @@ def test_r4_4_where_no_schema_speaks_of_its_place_the_first_alternative_admits_a
 
 def test_r4_4_an_activity_that_chooses_is_not_given_another_alternative() -> None:
     context = limited(good="integer", bad="string", worst="object")
-    choose = {"choose": lambda *_: Output("†state.good", "x")}
-    result = run(call("choose", to=f"{BRANCH} || †state.worst"), context=context, functions=choose)
+    choose = {"pick": lambda *_: Output("†state.good", "x")}
+    result = run(call("pick", to=f"{BRANCH} || †state.worst"), context=context, functions=choose)
     assert result.data[None]["state"]["worst"]["type"] == "OutputError"
 
 
@@ -281,3 +284,73 @@ def test_r4_5_a_model_cannot_smuggle_a_message_into_a_latent_calls_output() -> N
     message = {"type": "state", "other": 1}
     result = run({"_tool": "t", "_output": message, "_outputPath": "†state.a"}, activities={})
     assert result.data[None] == {"state": {"a": message}}
+
+
+# R4.12
+
+SIZES = "†state.small || †state.medium && †data.m || †state.large"
+
+
+def sized(value: Any, *cases: Any, **more: Any) -> dict[str, Any]:
+    return call("choose", SIZES, value=value, cases=list(cases) or [{"maximum": 10}, {"type": "number"}], **more)
+
+
+@pytest.mark.parametrize("tools", [{}, {"choose": {"properties": {"_outputPath": {"const": SIZES}}}}])
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (7, {"state": {"small": 7}}),
+        (70, {"state": {"medium": 70}, "data": {"m": 70}}),
+        ("70", {"state": {"large": "70"}}),
+        (None, {"state": {"large": None}}),
+    ],
+)
+def test_r4_12_choose_writes_to_the_first_place_whose_case_admits_the_value_else_to_the_last(
+    value: Any, written: dict[str, Any], tools: dict[str, Any]
+) -> None:
+    cases = [{"type": "number", "maximum": 10}, {"type": "number"}]
+    result = run(sized(value, *cases), call(to="†data.after", value="†state.small"), tools=tools)
+    ended = "done" if value == 7 else "skipped"
+    assert (statuses(result), result.started) == (["done", ended], ((None, 1),) if value == 7 else ())
+    assert result.data[None] == ({**written, "data": {"after": 7}} if value == 7 else written)
+
+
+def test_r4_12_choose_is_known_without_a_declaration_and_takes_what_is_read() -> None:
+    raw = {"_tool": "choose", "value": "†input.n", "cases": [True, False], "_outputPath": "†state.a || †state.b"}
+    value = {"context": [{"type": "input", "n": {"x": "††"}}], "solution": {"calls": [raw]}}
+    result = run_plan(check_submission(value, activities={}))
+    assert result.data[None]["state"] == {"a": {"x": "††"}}
+
+
+def test_r4_12_a_place_that_forbids_the_value_fails_as_for_an_activity() -> None:
+    context = [{"type": "state", "schema": {"properties": {"small": {"type": "string"}}}}]
+    assert run(sized(7, {"maximum": 10}, True), context=context).data[None]["state"]["large"]["type"] == "OutputError"
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "word"),
+    [
+        ({"cases": [{}]}, "/cases", "3 places"),
+        ({"cases": [{}, {}, {}, {}]}, "/cases", "3 places"),
+        ({"cases": [{}, {"type": "nothing"}]}, "/cases/1/type", "JSON Schema"),
+        ({"cases": [{}, {"const": "†input.n"}]}, "/cases/1/const", "no reference"),
+        ({"cases": "†input.n"}, "/cases", "no reference"),
+        ({"cases": [{}, 5]}, "/cases/1", "type"),
+        ({"case": [{}]}, "", "case"),
+        ({"_each": "value", "value": "†input.n"}, "/_each", "one value"),
+        ({"_outputPath": None}, "", "_outputPath"),
+    ],
+)
+@pytest.mark.parametrize("tools", [{}, {"tools": {"choose": {}}}])
+def test_r4_12_what_choose_cannot_do_is_an_error_at_its_place(
+    change: dict[str, Any], pointer: str, word: str, tools: dict[str, Any]
+) -> None:
+    raw = {**sized(7), **change}
+    value = {"context": [{"type": "input", "n": [1]}], "solution": {"calls": [raw]}, **tools}
+    found = problems(value, activities={})
+    assert [(one.pointer, word in one.message) for one in found] == [("/solution/calls/0" + pointer, True)]
+
+
+def test_r4_12_choose_is_drawn_and_found_as_any_other_tool() -> None:
+    plan = checked(sized(7), call(to="†data.x", value="†state.small"))
+    assert [finding.code for finding in plan.findings] == ["ACT210", "ACT210"]

@@ -586,12 +586,12 @@ def test_r6_8_many_may_wait_for_many_listed_on_both_sides_of_them(many: int) -> 
     [
         (call("fail", "†state.put"),),
         (call("fail", "†state.none"), call(to="†state.put", value="†state.none")),
-        (call("choose", "†state.put || †state.other", where="†state.other"),),
+        (call("pick", "†state.put || †state.other", where="†state.other"),),
     ],
     ids=["failed", "skipped", "wrote elsewhere"],
 )
 def test_r6_8_however_those_have_ended_it_runs(writes: tuple[Any, ...]) -> None:
-    functions = {**FUNCTIONS, "choose": lambda parameters, context: Output(parameters["where"], 1)}
+    functions = {**FUNCTIONS, "pick": lambda parameters, context: Output(parameters["where"], 1)}
     result = run(*writes, {**LOOK, "_after": ["†state.put"]}, functions=functions)
     assert statuses(result)[-1] == "done"
     assert result.started[-1] == (None, len(writes))
@@ -656,7 +656,7 @@ def test_r6_8_a_repeated_writer_leaves_it_as_it_is() -> None:
 
 
 def test_r6_8_the_drawing_says_that_it_carries_no_value() -> None:
-    assert '-.->|"after †state.put"|' in checked(PUT, {**LOOK, "_after": ["†state.put"]}).mermaid(annotated=True)
+    assert '-.->|"after †state.put"|' in checked(PUT, {**LOOK, "_after": ["†state.put"]}).to_mermaid(annotated=True)
 
 
 # SPEC R6.7: the graph without running anything.

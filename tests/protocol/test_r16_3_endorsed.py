@@ -46,7 +46,7 @@ ENDORSED: dict[str, tuple[bool, tuple[dict[str, Any], ...]]] = {
         True,
         (
             FETCH,
-            call("choose", "†state.a || †state.b", where="††state.a", value=1, by="†state.mail"),
+            call("pick", "†state.a || †state.b", where="††state.a", value=1, by="†state.mail"),
             call("ask", "†state.is", _delegate="judge", text="†state.a"),
             call("pay", "†state.paid", account="†state.is"),
         ),

@@ -42,7 +42,7 @@ FUNCTIONS_TRUST: dict[str, Any] = {
     "fetch": lambda parameters, context: {"iban": "DE1", "text": "hello"},
     "pay": lambda parameters, context: "paid",
     "see": lambda parameters, context: dict(context),
-    "choose": lambda parameters, context: Output(parameters["where"], parameters.get("value")),
+    "pick": lambda parameters, context: Output(parameters["where"], parameters.get("value")),
     "fail": lambda parameters, context: (_ for _ in ()).throw(ValueError(parameters["value"])),
 }
 REFUSE = {"trust": {"otherwise": "refuse"}}
@@ -98,24 +98,24 @@ CASES: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "the say of a choice": (
         FETCH,
-        call("choose", "†state.a || †state.b", where="††state.a", value=1, by="†state.mail"),
+        call("pick", "†state.a || †state.b", where="††state.a", value=1, by="†state.mail"),
         call("pay", "†state.paid", account="me", note="†state.a"),
     ),
     "the say of a choice, further on": (
         FETCH,
-        call("choose", "†state.a || †state.b", where="††state.a", value=1, by="†state.mail"),
+        call("pick", "†state.a || †state.b", where="††state.a", value=1, by="†state.mail"),
         call("give", "†state.c", value="†state.a"),
         call("pay", "†state.paid", account="me", note="†state.c"),
     ),
     "what was not chosen": (
         FETCH,
-        call("choose", "†state.a || †state.b", where="††state.b", value=1, by="†state.mail"),
+        call("pick", "†state.a || †state.b", where="††state.b", value=1, by="†state.mail"),
         call("give", "†state.own", value="me"),
         call("pay", "†state.paid", account="†state.a || †state.own"),
     ),
     "what was skipped since it was not chosen": (
         FETCH,
-        call("choose", "†state.a || †state.b", where="††state.b", value=1, by="†state.mail"),
+        call("pick", "†state.a || †state.b", where="††state.b", value=1, by="†state.mail"),
         call("give", "†state.c", value="†state.a"),
         call("give", "†state.own", value="me"),
         call("pay", "†state.paid", account="†state.c || †state.own"),
@@ -139,13 +139,13 @@ CASES: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "what is missing in scopes": (
         FETCH,
-        call("choose", "†state.a || †state.b", where="††state.b", value=1, by="†state.mail"),
+        call("pick", "†state.a || †state.b", where="††state.b", value=1, by="†state.mail"),
         call("pay", "†state.paid", account="me", _scopes=["†state.a"]),
     ),
     "what is missing in a value": (
         FETCH,
         call("give", "†state.own.to", value="me"),
-        call("choose", "†state.own.by || †state.b", where="††state.b", value=1, by="†state.mail"),
+        call("pick", "†state.own.by || †state.b", where="††state.b", value=1, by="†state.mail"),
         call("pay", "†state.paid", account="†state.own"),
     ),
     "what did not replace a value": (
@@ -324,7 +324,7 @@ def test_r16_4_refused_goes_where_an_exception_would() -> None:
 def test_r16_2_a_result_keeps_the_sources_of_what_was_read_where_a_better_alternative_comes_meanwhile() -> None:
     calls = (
         FETCH,
-        call("choose", "†state.a || †state.z"),
+        call("pick", "†state.a || †state.z"),
         call("give", "†state.out", value="†state.a || †state.mail"),
         call("give", "†state.a", value="me"),
         call("pay", "†state.paid", account="†state.out"),

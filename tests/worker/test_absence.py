@@ -51,9 +51,9 @@ def test_the_near_miss_is_named_and_a_path_may_lack_its_dagger_and_its_kind(back
 
 
 def test_an_alternative_that_was_not_chosen_says_so(backend: Backend) -> None:
-    call = {"_tool": "choose", "path": "††state.no", "value": 1, "_outputPath": "†state.yes || †state.no"}
+    call = {"_tool": "pick", "path": "††state.no", "value": 1, "_outputPath": "†state.yes || †state.no"}
     told = command(backend, "explain", ended(backend, [call]), "†state.yes").stdout
-    assert "call 0 choose writes †state.yes, †state.no: done: it wrote to another of its places" in told
+    assert "call 0 pick writes †state.yes, †state.no: done: it wrote to another of its places" in told
 
 
 def test_a_global_reader_is_reported_in_which_instances_it_is(backend: Backend) -> None:

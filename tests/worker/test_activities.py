@@ -272,7 +272,7 @@ def test_a_result_that_cannot_travel_fails_the_call_and_says_why(backend: Backen
 
 
 def test_a_path_that_was_not_declared_fails_the_call(backend: Backend) -> None:
-    result = backend.run([{"_tool": "choose", "path": "††state.elsewhere", "value": 1, "_outputPath": "†state.a"}])
+    result = backend.run([{"_tool": "pick", "path": "††state.elsewhere", "value": 1, "_outputPath": "†state.a"}])
     error = result.calls[0].error
     assert error is not None
     assert "not declared" in error["message"]

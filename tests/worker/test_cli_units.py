@@ -562,14 +562,14 @@ def plan_instance_status(*calls: Json) -> Json:
 
 CONTEXT = [
     plan_instance_status(
-        {"_tool": "failUnless", "_activity": "choose", "path": "†state.path", "value": 1, "_outputPath": "†state.out"},
+        {"_tool": "failUnless", "_activity": "pick", "path": "†state.path", "value": 1, "_outputPath": "†state.out"},
         {"_tool": "summary", "_activity": "echo", "value": "†state.out", "_outputPath": "†state.again"},
     ),
     {"type": "state", "shared": {"text": "the same for all"}},
     *({"type": "state", "_instance": f"i{n}", "path": 5 if n < 7 else "†state.out"} for n in range(9)),
 ]
 TOOLS: Json = {
-    "failUnless": {"type": "object", "properties": {"_activity": {"const": "choose"}}},
+    "failUnless": {"type": "object", "properties": {"_activity": {"const": "pick"}}},
     "summary": {"type": "object", "properties": {"_activity": {"const": "echo"}}},
 }
 

@@ -96,7 +96,7 @@ def test_a_fork_and_an_imported_run_say_it_too(near: Backend) -> None:
 
 
 def test_a_call_that_failed_names_them_and_one_that_a_person_rejected_names_none(near: Backend) -> None:
-    failing: Json = {"_tool": "choose", "path": "††state.b", "value": 1, "_outputPath": "†state.a"}
+    failing: Json = {"_tool": "pick", "path": "††state.b", "value": 1, "_outputPath": "†state.a"}
     run = near.client.submit_document(
         {"solution": {"calls": [failing, CALLS[0]]}, "config": {"approve": ["versioned"]}}
     )

@@ -405,7 +405,7 @@ def test_what_was_written_and_is_skipped_now_is_withdrawn(
     calls = [
         broken(name_downstream, "††state.good"),
         {
-            "_tool": "choose",
+            "_tool": "pick",
             "path": "†state.a || †state.else",
             "value": 1,
             "_outputPath": "†state.good || †state.bad",

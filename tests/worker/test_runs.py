@@ -55,7 +55,7 @@ def test_fan_out_and_join(backend: Backend) -> None:
 def test_the_branch_not_taken_is_skipped_with_a_reason_and_so_is_what_follows(backend: Backend) -> None:
     result = backend.run(
         [
-            {"_tool": "choose", "path": "††state.no", "value": "refused", "_outputPath": "†state.yes || †state.no"},
+            {"_tool": "pick", "path": "††state.no", "value": "refused", "_outputPath": "†state.yes || †state.no"},
             echo("†state.yes", "†state.welcome"),
             echo("†state.welcome", "†state.more"),
             echo("†state.no", "†state.sorry"),
@@ -67,10 +67,35 @@ def test_the_branch_not_taken_is_skipped_with_a_reason_and_so_is_what_follows(ba
     assert "†state.yes" in str(result.calls[1].reason)
 
 
+def test_r4_12_a_choice_needs_no_code_and_no_worker_of_its_own(backend: Backend) -> None:
+    places = "†state.small || †state.large"
+    result = backend.run(
+        [
+            echo(70, "†state.total"),
+            {"_tool": "choose", "value": "†state.total", "cases": [{"maximum": 10}], "_outputPath": places},
+            echo("†state.small", "†state.quick"),
+            echo("†state.large", "†state.slow"),
+        ]
+    )
+    assert [call.status for call in result.calls] == ["done", "done", "skipped", "done"]
+    assert result.data()["state"] == {"total": 70, "large": 70, "slow": 70}
+
+
+def test_r6_8_a_call_that_reads_nothing_runs_after_one_that_failed(backend: Backend) -> None:
+    after = {**echo(1, "†state.after"), "_after": ["†state.none"]}
+    chosen = {"_tool": "pick", "path": "††state.gone", "value": 1, "_outputPath": "†state.none"}
+    result = backend.run([after, chosen])
+    assert [call.status for call in result.calls] == ["done", "failed"]
+    (late, early) = (call.timing for call in result.calls)
+    assert late is not None
+    assert early is not None
+    assert early.ended <= late.began
+
+
 def test_an_alternative_waits_for_what_may_still_come(backend: Backend) -> None:
     result = backend.run(
         [
-            {"_tool": "choose", "path": "††state.b", "value": 2, "_outputPath": "†state.a || †state.b"},
+            {"_tool": "pick", "path": "††state.b", "value": 2, "_outputPath": "†state.a || †state.b"},
             echo("†state.a || †state.b", "†state.c"),
         ]
     )

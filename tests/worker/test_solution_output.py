@@ -31,7 +31,7 @@ def test_references_in_the_output_are_replaced_by_what_is_there_in_the_end(backe
 
 
 def test_an_output_that_cannot_be_read_fails_the_run_and_is_named(backend: Backend) -> None:
-    chosen = {"_tool": "choose", "path": "††state.other", "value": 1, "_outputPath": "†state.wanted || †state.other"}
+    chosen = {"_tool": "pick", "path": "††state.other", "value": 1, "_outputPath": "†state.wanted || †state.other"}
     run = submitted(backend, ["†state.wanted"], chosen, make(1, "†state.own", _instance="①"))
     result = run.wait(timeout_seconds=DEADLINE_SECONDS)
     assert [call.status for call in result.calls] == ["done", "done"]

@@ -64,7 +64,7 @@ def test_a_template_that_can_never_be_read_skips_its_call_and_one_too_large_fail
     limit = backend.settings.limit_call_bytes
     pieces = "†{state.long}" * (limit // 500_000 + 1)
     calls = [
-        make(1, "†state.gone || †state.other", tool="choose", path="††state.other"),
+        make(1, "†state.gone || †state.other", tool="pick", path="††state.other"),
         make("a †{state.gone}", "†state.a"),
         make("a †{state.gone || state.n}", "†state.b"),
         make(pieces, "†state.c"),

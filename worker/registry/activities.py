@@ -21,6 +21,7 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
+from ...protocol.calls.built_in import BUILT_IN
 from ...protocol.calls.call import ASK_HUMAN
 from ...protocol.calls.declarations import Contract, digest_of
 from ...protocol.calls.meta_properties import WITHHELD
@@ -286,6 +287,11 @@ class Registry:
         """Register an activity. Raises `ActivitiesError` where another function, or the engine, has the name."""
         if activity.name == ASK_HUMAN:
             raise ActivitiesError(f"{ASK_HUMAN!r} asks a person (SPEC R14): register the activity under another name")
+        if activity.name in BUILT_IN:
+            text = (
+                f"{activity.name!r} is a tool that needs no code (SPEC R4.12): register the activity under another name"
+            )
+            raise ActivitiesError(text)
         _add(self.activities, activity, "activity")
 
     def add_delegate(self, delegate: Delegate) -> None:

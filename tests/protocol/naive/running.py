@@ -294,7 +294,7 @@ def _ended(world: World, instance: str | None, call: Mapping[str, Any]) -> str:
             result = function(parameters, context)
         if not groups:
             return "sent"
-        possible = groups
+        possible = [groups[_case(call, parameters)]] if call["_tool"] == "choose" else groups
         if isinstance(result, To):
             possible = [g for g in groups if place(result.path) in g][:1]
             result = result.value
@@ -328,6 +328,8 @@ def _carried_out(
 ) -> Any:
     if call["_tool"] == "number" and not _is_integer(parameters.get("value", 0)):
         raise Misfit
+    if call["_tool"] == "choose":
+        return parameters["value"]
     definition = world.submission.get("delegates", {}).get(call.get("_delegate"))
     if definition is not None:
         return _of_workflow(world, definition, parameters, context)
@@ -349,6 +351,16 @@ def _of_workflow(
     if output is None:
         return verdict.data[None].get("state", {})
     return _resolved(output, partial(read, verdict.data[None]))
+
+
+def _case(call: Mapping[str, Any], parameters: Mapping[str, Any]) -> int:
+    """The alternative whose case admits the value; `type` and `const` are all that is understood (SPEC R4.12)."""
+    value, last = parameters["value"], len(outputs(call)) - 1
+    for number, case in enumerate(call["cases"][:last]):
+        fits = value == case["const"] if "const" in case else isinstance(value, TYPES[case["type"]])
+        if fits and not isinstance(value, bool):
+            return number
+    return last
 
 
 def _elements(call: Mapping[str, Any], parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
