@@ -363,6 +363,10 @@ MOST_RIVALS: Final = 8
 """Writers of one place that a call which does not wait for them is compared with."""
 MOST_ORDER_CASES: Final = 1_024
 
+# calls/built_in
+LONGEST_WAIT_SECONDS: Final = 10 * 366 * 86_400
+"""The furthest moment until which a call may wait: a mistake in a year is noticed."""
+
 # calls/call
 CALL_SPAN: Final = 10_000_000
 """Distance between the numbers of elements of two calls: more than a run has calls, or a call elements. Its square has

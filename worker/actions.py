@@ -130,6 +130,17 @@ def answer(run: Run, call: int | str, value: Any, *, shown: str | None = None, b
     return {"id": run.answer(call, value, by=by, shown=shown)}
 
 
+@_action("decide", "Move the moment that a call waits for.", served="call until")
+def move(run: Run, call: int | str, until: str | float, *, by: str | None = None) -> Done:
+    """Have CALL of RUN, a call of the tool wait, end at another moment: UNTIL is ISO 8601 with its offset, or a number
+    of seconds from now. At once where that is past.
+
+    Exit codes: 0 moved, 2 UNTIL is no moment, 3 no server, 4 no such run, it is
+    over, or the call waits for no moment.
+    """
+    return {"id": run.move(call, until, by=by)}
+
+
 @_action("decide", served="plan")
 def approve_plan(run: Run, plan: str, *, by: str | None = None, for_all: bool = False) -> Done:
     """Let the calls of a plan run, by its digest; with `for_all` also those of all later runs of the same plan."""

@@ -889,6 +889,8 @@ VALUES_BYTES: Final = 100_000
 # ui/page
 PAGE_RUNS_AT_ONCE: Final = 50
 MOST_HELD: Final = 200
+MOST_WAITS: Final = 1_000
+"""Calls that wait for a moment and are looked through for an index, the soonest first."""
 PAGE_MOST_LOOKED_AT: Final = 5_000
 """Runs that are looked at for one answer, where few are what is searched for."""
 MOST_ORDERS: Final = 10

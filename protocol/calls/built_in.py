@@ -1,15 +1,18 @@
 """Built-in tools: what runs without anybody's code, and is known whatever is registered (SPEC R4.12).
 
 `choose` writes its `value` to the first of its alternatives whose schema in `cases` admits it, else to the last. The
-engine does that itself, when the call is ready.
+engine does that itself, when the call is ready. `wait` ends after some seconds, or at a moment: until then it is held,
+as a call is that waits for a person. Its result is the moment at which it ended.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from .. import limits
 from ..errors import OutputError, Problem, pointer, segments
 from ..schemas import Schema, compiled, schema_problem
 from ..schemas.costs import EXCEEDED
@@ -20,6 +23,9 @@ from .tools import Executor, Tool
 CHOOSE: Final = "choose"
 VALUE: Final = "value"
 CASES: Final = "cases"
+WAIT: Final = "wait"
+SECONDS: Final = "seconds"
+UNTIL: Final = "until"
 BUILT_IN: Final[Mapping[str, Mapping[str, Any]]] = {
     CHOOSE: {
         "type": "object",
@@ -36,6 +42,18 @@ BUILT_IN: Final[Mapping[str, Mapping[str, Any]]] = {
         "required": [VALUE, CASES],
         "additionalProperties": False,
     },
+    WAIT: {
+        "type": "object",
+        "description": "Ends after some seconds, or at a moment; at once where that is past. The result is the moment "
+        "at which it ended.",
+        "properties": {
+            SECONDS: {"type": "number", "minimum": 0, "maximum": limits.LONGEST_WAIT_SECONDS},
+            UNTIL: {"type": "string", "description": "A moment in ISO 8601, such as 2026-12-01T09:00:00Z."},
+        },
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": False,
+    },
 }
 """What a call of each takes, unless a tool of that name says more."""
 _TOOLS: Final = {name: Tool(name, schema) for name, schema in BUILT_IN.items()}
@@ -44,6 +62,11 @@ _TOOLS: Final = {name: Tool(name, schema) for name, schema in BUILT_IN.items()}
 def chooses(call: Call) -> bool:
     """Whether the engine itself chooses among the alternatives of a call."""
     return call.runner.executor is Executor.ACTIVITY and call.runner.name == CHOOSE
+
+
+def waits(call: Call) -> bool:
+    """Whether a call ends at a moment, and nobody carries it out."""
+    return call.runner.executor is Executor.ACTIVITY and call.runner.name == WAIT
 
 
 def chosen_output(call: Call, parameters: Mapping[str, Any]) -> Output:
@@ -64,12 +87,27 @@ def _admits(case: Schema, value: Any) -> bool:
 
 def built_in_problems(call: Call, tool: Tool | None) -> Iterator[Problem]:
     """Problems of a call of a built-in tool, beyond what the schema of its own tool says."""
-    if not chooses(call):
+    name = call.runner.name
+    if not (chooses(call) or waits(call)):
         return
-    if tool is None or tool.declaration is not BUILT_IN[CHOOSE]:
-        for problem in _TOOLS[CHOOSE].problems({**call.standing_in(), "_tool": CHOOSE}, lenient=True):
-            named = problem if problem.pointer else replace(problem, message=f"{call.tool}: {problem.message}")
-            yield named
+    if tool is None or tool.declaration is not BUILT_IN[name]:
+        for problem in _TOOLS[name].problems({**call.standing_in(), "_tool": name}, lenient=True):
+            yield problem if problem.pointer else replace(problem, message=f"{call.tool}: {problem.message}")
+    yield from _choice_problems(call) if chooses(call) else _wait_problems(call)
+
+
+def _wait_problems(call: Call) -> Iterator[Problem]:
+    if call.each:
+        yield Problem("/_each", f"{WAIT} waits once: leave _each out")
+    if call.output is None:
+        text = "nothing could wait for it: add an _outputPath, and list that place in the _after of what is to follow"
+        yield Problem("", text)
+    until = call.parameters.get(UNTIL)
+    if isinstance(until, str) and not any(at == pointer(UNTIL) for at, _ in call.reads) and moment_ms(until) is None:
+        yield Problem(pointer(UNTIL), NO_MOMENT)
+
+
+def _choice_problems(call: Call) -> Iterator[Problem]:
     if call.each:
         yield Problem("/_each", f"{CHOOSE} writes one value: let a call of it follow for each, or use an activity")
     if call.output is None:
@@ -91,3 +129,48 @@ def _case_problems(call: Call, cases: list[Any]) -> Iterator[Problem]:
     if number and len(cases) not in (number, number - 1):
         text = f"has {len(cases)} schemas for {number} places: one for each place of _outputPath, or all but the last"
         yield Problem(pointer(CASES), text)
+
+
+# Moments: when a call of `wait` ends. A moment is a number of milliseconds since 1970, and in texts ISO 8601 with an
+# offset from UTC: without one nobody knows which moment is meant.
+
+NO_MOMENT: Final = "must be a moment in ISO 8601 with its offset from UTC, such as 2026-12-01T09:00:00Z"
+_MOMENT: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(?:[Zz]|([+-])(\d\d):?(\d\d)?)", re.ASCII
+)
+_DAYS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def due_ms(parameters: Mapping[str, Any], date: str) -> int:
+    """The moment at which a call with these resolved parameters ends that is ready at a date. Raises `OutputError`."""
+    now_ms = moment_ms(date) or 0
+    if SECONDS in parameters:
+        return now_ms + int(parameters[SECONDS] * 1000)
+    found = moment_ms(parameters[UNTIL])
+    if found is None:
+        raise OutputError(f"{UNTIL} {NO_MOMENT}")
+    if found - now_ms > limits.LONGEST_WAIT_SECONDS * 1000:
+        raise OutputError(f"{UNTIL} is more than {limits.LONGEST_WAIT_SECONDS} seconds ahead")
+    return found
+
+
+def moment_ms(text: str) -> int | None:
+    """The moment that a text names; None where it names none."""
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(found[group] or 0) for group in range(1, 7))
+    is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    most = _DAYS[month - 1] + (is_leap and month == 2) if 1 <= month <= 12 else 0
+    if not (1 <= day <= most and hour < 24 and minute < 60 and second < 60):
+        return None
+    before = year - 1
+    days = before * 365 + before // 4 - before // 100 + before // 400 - _UNTIL_1970
+    days += sum(_DAYS[: month - 1]) + (is_leap and month > 2) + day - 1
+    offset = (int(found[9] or 0) * 60 + int(found[10] or 0)) * (-1 if found[8] == "-" else 1)
+    fraction = int((found[7] or "").ljust(3, "0")[:3])
+    return ((days * 24 + hour) * 60 + minute - offset) * 60_000 + second * 1000 + fraction
+
+
+_UNTIL_1970: Final = 719_162
+"""The days from the year 1 to 1970."""

@@ -216,6 +216,8 @@ class CallHeld:
     """Parameters and scoped values that the call will run with."""
     doubt: Doubt | None = None
     """Why the call waits, if it is because of untrusted data (SPEC R16.4)."""
+    until_ms: int | None = None
+    """The moment at which the call ends, if it waits for that and for no person (SPEC R4.12)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +272,14 @@ class CallsUndone:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitMoved:
+    """A call that waits for a moment waits for another one since this entry (SPEC R4.12)."""
+
+    call: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class PromisesGivenUp:
     """Promised input that has not come is no longer waited for (SPEC R11.6)."""
 
@@ -280,6 +290,7 @@ Event = (
     | ElementEnded
     | CallHeld
     | CallDecided
+    | WaitMoved
     | FanOutBegun
     | ChildStarted
     | CallGivenBack
@@ -380,6 +391,8 @@ class Hold:
     snapshot: Snapshot
     doubt: Doubt | None = None
     """Why the call is held, if it is because of untrusted data (SPEC R16.4)."""
+    until_ms: int | None = None
+    """The moment at which the call ends, if it waits for that and for no person (SPEC R4.12)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypedDict, Unpack
 
-from ..calls.built_in import chooses, chosen_output
+from ..calls.built_in import chooses, chosen_output, due_ms, moment_ms, waits
 from ..calls.call import Approvals, Call, call_of, element_of
 from ..calls.outputs import Alternative, alternative
 from ..calls.tools import Executor
@@ -381,6 +381,8 @@ class Execution(CallStatuses):
             return self._outcome(call, Success(call.given), date, here)
         if chooses(call) and call.index not in (self._config.simulated or ()):
             return self._chosen(call, parameters, date, here)
+        if waits(call):
+            return self._waiting(call, parameters, date, here)
         if not call.each:
             return Start(call, parameters)
         if not parameters[call.each[0]]:
@@ -394,6 +396,16 @@ class Execution(CallStatuses):
         except OutputError as error:
             result = Failure(type(error).__name__, str(error))
         return self._outcome(call, result, date, here)
+
+    def _waiting(self, call: Call, parameters: Mapping[str, Any], date: str, here: Fold) -> Decision:
+        """Hold a call until its moment; where that is past the call has ended (SPEC R4.12)."""
+        try:
+            until = due_ms(parameters, date)
+        except OutputError as error:
+            return self._outcome(call, Failure("InvalidParameters", str(error)), date, here)
+        if until <= (moment_ms(date) or 0) or self._config.simulated is not None:
+            return self._outcome(call, Success(date), date, here)
+        return Hold(call, parameters, self._snapshot(call, parameters), until_ms=until)
 
 
 _ERRORS: Final = Reference(ERROR)

@@ -16,7 +16,9 @@ from acts_celery.protocol import Context, Plan
 from acts_celery.protocol.calls.call import Call, call_of
 from acts_celery.protocol.engine.call_statuses import GatherWaits
 from acts_celery.protocol.engine.events import (
+    CallDecided,
     CallEnded,
+    CallHeld,
     CallsUndone,
     ElementEnded,
     Event,
@@ -26,9 +28,11 @@ from acts_celery.protocol.engine.events import (
     Hold,
     MessageAdded,
     Outcome,
+    Ruling,
     Start,
     Status,
     Success,
+    Verdict,
     effective_events,
 )
 from acts_celery.protocol.engine.execution import Execution
@@ -117,6 +121,8 @@ class Driver:
         self._functions = functions
         self._random = random
         self._date = date
+        self._timed: list[tuple[str | None, int]] = []
+        """The calls that wait for a moment."""
         self._gathers = [call.index for call in plan.calls if call.gather]
         self._lanes = {instance: self._read(instance) for instance in plan.lanes}
 
@@ -144,7 +150,7 @@ class Driver:
             partial(self._deliver, instance, index)
             for instance, lane in self._lanes.items()
             for index in sorted(lane.results)
-        ]
+        ] + [partial(self._end_wait, *one) for one in self._timed]
 
     def _decide(self, instance: str | None) -> bool:
         """Carry out what a lane can decide now; says whether there was anything."""
@@ -161,7 +167,14 @@ class Driver:
         return bool(decisions)
 
     def held(self, instance: str | None, hold: Hold) -> None:
-        """A call waits for a person; here nobody comes."""
+        """A call waits for a person, and here nobody comes; or for a moment, which comes."""
+        if hold.until_ms is not None:
+            self.append(instance, CallHeld(hold.call.index, hold.snapshot, until_ms=hold.until_ms))
+            self._timed.append((instance, hold.call.index))
+
+    def _end_wait(self, instance: str | None, index: int) -> None:
+        self._timed.remove((instance, index))
+        self.append(instance, CallDecided(index, Ruling(Verdict.ANSWERED, answer=self._date)))
 
     def _start(self, instance: str | None, start: Start) -> None:
         lane, index = self._lanes[instance], start.call.index

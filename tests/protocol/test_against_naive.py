@@ -199,8 +199,19 @@ CASES: dict[str, dict[str, Any]] = {
         {"_tool": "list", "value": "†state.n", "_outputPath": "†data.l && n", "_outputMethod": "push"},
         {"_tool": "give", "value": ["†state.n", "††state.n"], "_outputPath": "seen"},
     ]},
-    "scopes": {"calls": [
-        {"_tool": "wrap", "value": {"deep": 1}, "_outputPath": "a"},
+    "places that are chosen by schemas": {"calls": [
+        {"_tool": "choose", "value": "†input.p", "cases": [{"type": "string"}], "_outputPath": "text || number"},
+        {"_tool": "give", "value": "†state.text", "_outputPath": "said"},
+        {"_tool": "number", "value": "†state.number", "_outputPath": "counted"},
+        {"_tool": "choose", "value": "x", "cases": [{"const": 1}, {}], "_outputPath": "one || other && †data.x"},
+    ]},
+    "moments, and an order without data": {"calls": [
+        {"_tool": "wait", "seconds": 5, "_outputPath": "later"},
+        {"_tool": "wait", "until": "2020-01-01T00:00:00Z", "_outputPath": "past", "_after": ["†state.later"]},
+        {"_tool": "see", "_scopes": ["†data.never"], "_after": ["†state.past", "†data.last"], "_outputPath": "seen"},
+        {"_tool": "fail", "_after": ["†state.later"], "_outputPath": "†data.last"},
+    ]},
+    "scopes": {"calls": [        {"_tool": "wrap", "value": {"deep": 1}, "_outputPath": "a"},
         {"_tool": "see", "_scopes": ["†state.a.k"], "_outputPath": "†data.slice"},
         {"_tool": "fail", "_outputPath": "b"},
         {"_tool": "see", "_scopes": ["state", "input"], "_outputPath": "†data.whole"},

@@ -32,13 +32,14 @@ READ = (
 )
 """Every address that is read."""
 RIGHTS = {
-    **dict.fromkeys(("approve", "reject", "answer", "approve_plan"), "decide"),
+    **dict.fromkeys(("approve", "reject", "answer", "approve_plan", "move"), "decide"),
     **dict.fromkeys(("retry", "skip", "pause", "resume", "cancel", "fork"), "control"),
 }
 """The right that each deed takes."""
 BODIES: dict[str, dict[str, Any]] = {
     "approve": {"call": 0},
     "reject": {"call": 0, "reason": "no"},
+    "move": {"call": 0, "until": 5},
     "answer": {"call": 0, "value": 1},
     "approve_plan": {"plan": "0"},
 }

@@ -111,6 +111,17 @@ resume = action_command(
         "--ticks", type=click.IntRange(min=1), metavar="N", help="Let its loop ask N more times, also if it has failed."
     ),
 )
+
+
+def _read_moment(_: Common, given: Parameters) -> Parameters:
+    text: str = given["until"]
+    try:
+        return given | {"until": float(text)}
+    except ValueError:
+        return given
+
+
+move = action_command("move", click.argument("call"), click.argument("until"), read=_read_moment)
 cancel = action_command("cancel", _yes_option, ask=_ask_to_cancel)
 fork = action_command(
     "fork",

@@ -8,7 +8,7 @@ import click
 
 from .archive import export, import_
 from .check import check
-from .control import amend, cancel, dead, delete, fork, pause, resume, retry, say, send
+from .control import amend, cancel, dead, delete, fork, move, pause, resume, retry, say, send
 from .doctor import doctor
 from .evaluating import evaluate
 from .options import REJECTED, Interrupted
@@ -57,7 +57,7 @@ _COMMANDS = (
     *(run, check, prompt, evaluate, submit),
     *(runs, wait, status, show, log, explain),
     *(pause, resume, cancel, retry, fork, amend, say, send),
-    *(held, approve, answer, reject),
+    *(held, approve, answer, reject, move),
     *(export, import_, delete, dead),
     *(ui, trace, traces, mcp, worker, metrics, health, doctor),
 )

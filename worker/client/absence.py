@@ -16,6 +16,7 @@ from .. import limits
 from ..broker.attempts import call_name
 from ..store.definition import StoredPlan
 from ..store.run_store import RunStore
+from ..store.scripts import iso_date
 from ..store.state import LaneState, RunState
 from ..store.waiting import missing_in, read_waiting
 
@@ -131,7 +132,8 @@ def _writer(lane: LaneState, call: Call, place: Reference, needed_by: int | None
     end = lane.end(call.index)
     status, reason = (end.status, end.reason) if end is not None else (Status.WAITING, None)
     if lane.call(call.index).is_held:
-        status, reason = Status.HELD, _WAITS_FOR_A_PERSON
+        until = lane.call(call.index).until_ms
+        status, reason = Status.HELD, _WAITS_FOR_A_PERSON if until is None else f"it ends at {iso_date(until)}"
     if status is Status.DONE:
         has_written = any(lane.fold.exists(one) for one in call.written if one.overlaps(place))
         reason = _IS_THERE if lane.fold.exists(place) else _HAS_NO_PART if has_written else _WENT_ELSEWHERE

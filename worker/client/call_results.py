@@ -18,7 +18,7 @@ from ..store.entries import CallTiming, Entry, id_key, moment_ms
 from ..store.held_calls import AuditRecord
 from ..store.keys import Condition
 from ..store.run_store import RunStore
-from ..store.scripts import ExecutedBy
+from ..store.scripts import ExecutedBy, iso_date
 from ..store.state import Elements, End, LaneState, RunState
 from .progress import Event, event_of
 
@@ -131,10 +131,13 @@ class CallResult:
     """
     stale: bool = False
     """Whether the call has read values that a retry may have changed since (SPEC R11.8)."""
+    until: str | None = None
+    """The moment that it waits for (SPEC R4.12)."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the call as JSON; `tick` is there in a loop only, `child` if a child run answers it, `elements` if
-        it has `_each`, `timing` if it has begun or ended, `cost` where a model was asked, `stale` where it is.
+        it has `_each`, `timing` if it has begun or ended, `cost` where a model was asked, `stale` where it is,
+        `until` while it waits for a moment.
         """
         always = {
             "id": self.id,
@@ -154,6 +157,7 @@ class CallResult:
             timing=self.timing.to_dict() if self.timing is not None else None,
             cost=dict(self.cost) if self.cost is not None else None,
             stale=self.stale or None,
+            until=self.until,
         )
 
 
@@ -217,6 +221,7 @@ class LaneCalls:
                 version=code.version if code is not None else None,
                 cost=_shown_cost(state.cost),
                 stale=state.is_stale,
+                until=iso_date(state.until_ms) if state.is_held and state.until_ms is not None else None,
             )
 
     def _calls_before(self, record: LaneRecord, instance: str | None) -> Mapping[int, tuple[int, ...]]:

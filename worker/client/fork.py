@@ -117,7 +117,7 @@ class Forker:
         counts, open_calls = Counter[str](), dict[str, int]()
         gathering = _gathering(run)
         settled = [call.index for call in run.shared.known.values() if call.gather and run.shared.end(call.index)]
-        lanes, held = list[str](), list[str]()
+        lanes, held = list[str](), dict[str, int | None]()
 
         def conditions() -> Iterator[tuple[str, str]]:
             for lane in run.lanes.values():
@@ -131,7 +131,8 @@ class Forker:
                 open_calls[token] = sum(":" in condition for condition in found.values())
                 if lane.left or (lane.instance in gathering and gathering[lane.instance].waiting):
                     lanes.append(token)
-                held.extend(CallId(copy.run, lane.instance, index).member for index in _held(lane))
+                for index, one in _held(lane).items():
+                    held[CallId(copy.run, lane.instance, index).member] = one.until_ms
                 counts.update(end.status.value for end in lane.ended.values())
                 counts["total"] += len(lane.known)
                 counts[_EACH] += list(found.values()).count(_EACH)

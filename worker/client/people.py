@@ -161,6 +161,36 @@ class People:
             amender.amend(value, resume=resume, instead=instead)
         return self._same(id_, ruling)
 
+    def move(self, call: str | int, until_ms: int, *, by: str | None = None) -> str:
+        """Have a call that waits for a moment wait for another one. Returns the id of that in the log.
+
+        Raises `NotHeld` where it waits for none, `RunOver`, `BeingAmended`.
+        """
+        id_ = self._waiting(call)
+        done = audit_record(self._settings, "moved", call=id_.name).by(by)
+        answer = self._store.move(id_, until_ms, done)
+        if answer["status"] == "gone":
+            raise RunNotFound(self._store.run)
+        if answer["is_amended"]:
+            raise BeingAmended(f"run {self._store.run} is being amended; move it when that is finished")
+        if answer["status"] in ENDED_STATUSES:
+            raise RunOver(f"run {id_.run} is {answer['status']}: nothing waits in it any more")
+        if "id" not in answer:
+            raise NotHeld(f"call {id_.name} of run {id_.run} waits for no moment: see `acts status`")
+        done.write_line(self._store.run)
+        return str(answer["id"])
+
+    def _waiting(self, call: str | int) -> CallId:
+        """The call of that id or index, which may wait for a moment. Raises `NotHeld`."""
+        index, _, instance = str(call).partition(":")
+        if not (index.isascii() and index.isdecimal()) or len(index) > 18:
+            raise NotHeld(f"{call!r} is neither a call's id nor its index: see `acts status`")
+        alike = [id_ for id_, _ in self._store.waits() if id_.index == int(index)] if not instance else []
+        if len(alike) > 1:
+            names = ", ".join(id_.name for id_ in alike[: limits.PEOPLE_NAMED])
+            raise NotHeld(f"several calls have the index {index}: say which, {names}")
+        return alike[0] if alike else CallId(self._store.run, instance or None, int(index))
+
     def _held(self, id_: CallId) -> HeldCall | None:
         """Read a call that waits for a person; None where it does not."""
         return next(read_held(self._store.redis, self._store.keys, only=id_.member), None)

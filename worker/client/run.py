@@ -14,9 +14,11 @@ from redis import Redis
 
 from ...broker_config import Settings, is_cluster
 from ...protocol.analysis.provenance import Explanation, Logged, explain
+from ...protocol.calls.built_in import NO_MOMENT, moment_ms
 from ...protocol.engine.costs import Cost
 from ...protocol.engine.events import Success
-from ...protocol.limits import plain
+from ...protocol.errors import Problem, Rejected
+from ...protocol.limits import LONGEST_WAIT_SECONDS, plain
 from ...protocol.references import DAGGER, Reference
 from ...protocol.state.scopes import read_scope
 from .. import limits
@@ -25,6 +27,7 @@ from ..limits import limits_of
 from ..store.connections import PASSING, redis_errors
 from ..store.keys import ENDED_STATUSES
 from ..store.run_store import RunStore
+from ..store.scripts import server_ms
 from ..store.state import RunState
 from .call_results import CallResult, LogEntry, LogReading
 from .control import Control
@@ -467,6 +470,28 @@ class Run(ReadableRun[OutputT]):
             return run._people.reject(call, self._plain(reason), by=by, shown=shown)
 
         return self._decide(call, shown, decide)
+
+    def move(self, call: str | int, until: str | float, *, by: str | None = None) -> str:
+        """Have a call of `wait` end at another moment: an ISO 8601 text, or so many seconds from now; at once where
+        that is past. Returns the id of the entry of the log. Raises `NotHeld` where it waits for none, `Rejected` where
+        `until` is no moment, `RunOver`, `BeingAmended`.
+        """
+        moment = self._moment(until)
+        self._state()
+        with redis_errors(self._settings):
+            child, id_ = self._descendants.split(call)
+            run = self
+            if child is not None:
+                run = self.child(child)
+                run._state()
+            return run._people.move(id_, moment, by=by)
+
+    def _moment(self, until: str | float) -> int:
+        now_ms = server_ms(self._redis)
+        found = now_ms + int(until * 1000) if isinstance(until, int | float) else moment_ms(until)
+        if found is None or not 0 <= found <= now_ms + LONGEST_WAIT_SECONDS * 1000:
+            raise Rejected([Problem("/until", NO_MOMENT)])
+        return found
 
     def _decide(
         self,

@@ -104,9 +104,11 @@ class Step:
         ]
 
     def held(self) -> list[Held]:
-        """The calls that are to wait for a person, or run for each element."""
+        """The calls that are to wait for a person or a moment, or run for each element."""
         return [
-            Held(hold.call.index, pack_hold(hold), hold.elements if isinstance(hold, FanOut) else 0)
+            Held(hold.call.index, pack_hold(hold), hold.elements)
+            if isinstance(hold, FanOut)
+            else Held(hold.call.index, pack_hold(hold), until_ms=hold.until_ms)
             for hold in self.holds
         ]
 

@@ -52,10 +52,13 @@ class Held:
     snapshot: bytes
     elements: int = 0
     """For how many elements the call is run with the snapshot, if it waits for nobody."""
+    until_ms: int | None = None
+    """The moment that it waits for, if it waits for no person."""
 
     def to_request(self) -> dict[str, Any]:
         """Make what the script takes."""
-        return {"call": self.index, "snapshot": self.snapshot, "elements": self.elements}
+        until = {"ends": self.until_ms} if self.until_ms is not None else {}
+        return {"call": self.index, "snapshot": self.snapshot, "elements": self.elements, **until}
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from ...protocol.engine.events import (
     Ruling,
     Snapshot,
     Status,
+    WaitMoved,
     effective_events,
 )
 from ...protocol.engine.loop import (
@@ -49,6 +50,7 @@ from ...protocol.engine.loop import (
     TickError,
     UsageCame,
 )
+from ...protocol.trust import Doubt
 from ..broker.attempts import Seen
 from ..broker.messages import pack, unpack
 from .held_calls import AuditRecord, Shown, unpack_hold, unpack_ruling
@@ -242,10 +244,16 @@ def _snapshot(said: _Said) -> Any:
     return said.hold.snapshot
 
 
+def _held_for(said: _Said) -> tuple[Doubt | None, int | None]:
+    assert said.hold is not None
+    return said.hold.doubt, said.hold.until_ms
+
+
 _EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
     Field.ENDED: _call_ended,
     Field.ELEMENT: _element_ended,
-    Field.HELD: lambda said: CallHeld(said.call, _snapshot(said), said.hold.doubt if said.hold is not None else None),
+    Field.HELD: lambda said: CallHeld(said.call, _snapshot(said), *_held_for(said)),
+    Field.MOVED: lambda said: WaitMoved(said.call, int(said.value)),
     Field.DECIDED: lambda said: CallDecided(said.call, unpack_ruling(said.value)),
     Field.FAN_OUT: lambda said: FanOutBegun(said.call, _snapshot(said)),
     Field.CHILD: lambda said: ChildStarted(said.call, said.value.decode()),

@@ -42,6 +42,8 @@ class Shown:
     """For how many elements it runs, where it runs for each (SPEC R4.10)."""
     doubt: Doubt | None = None
     """Why it waits, where it is for what others wrote (SPEC R16.4)."""
+    until_ms: int | None = None
+    """The moment that it waits for, where it waits for no person (SPEC R4.12)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,8 @@ def pack_hold(hold: Hold | FanOut) -> bytes:
         fields["elements"] = len(snapshot.parameters[call.each[0]])
     if isinstance(hold, Hold) and hold.doubt is not None:
         fields["untrusted"] = hold.doubt.to_dict()
+    if isinstance(hold, Hold) and hold.until_ms is not None:
+        fields["until"] = hold.until_ms
     return pack(fields)
 
 
@@ -147,7 +151,8 @@ def unpack_hold(data: bytes) -> Shown:
     snapshot = Snapshot(fields["parameters"], fields["scopes"], tuple(fields.get("messages", ())))
     output, is_question = fields.get("output", MISSING), fields.get("question", False)
     doubt = Doubt.read(fields["untrusted"]) if "untrusted" in fields else None
-    return Shown(fields["tool"], snapshot, output, is_question, fields.get("elements", 0), doubt)
+    until = fields.get("until")
+    return Shown(fields["tool"], snapshot, output, is_question, fields.get("elements", 0), doubt, until)
 
 
 def pack_ruling(ruling: Ruling) -> bytes:

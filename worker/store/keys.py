@@ -117,6 +117,11 @@ class Keys:
         return self._key("held")
 
     @property
+    def waits(self) -> str:
+        """Sorted set: the calls that wait for a moment, by that moment in ms (SPEC R4.12)."""
+        return self._key("waits")
+
+    @property
     def pending_webhooks(self) -> str:
         """Sorted set: the held calls for which a web hook is to be called, by the time to do so."""
         return self._key("untold")
@@ -201,6 +206,7 @@ class Keys:
             self.parked,
             self.gathers,
             self.held,
+            self.waits,
             self.pending_webhooks,
             self.children,
             self.budget,
@@ -318,6 +324,7 @@ def secret(prefix: str) -> str:
 # | `element` | an element of the call has ended: its number and how, `<n>:<status>` |
 # | `held` | the call waits for a person, with this (msgpack, see `held_calls`) |
 # | `decided` | what was decided of it (msgpack) |
+# | `moved` | the call waits for another moment: that, in ms |
 # | `fan_out` | the call runs for each element, with this (msgpack, as `held`) |
 # | `child` | the run that is to answer the call |
 # | `given_back` | the call waits for code that admits it: what the first that does not had against it |
@@ -350,6 +357,7 @@ class Field:
     ELEMENT: Final = b"element"
     HELD: Final = b"held"
     DECIDED: Final = b"decided"
+    MOVED: Final = b"moved"
     FAN_OUT: Final = b"fan_out"
     CHILD: Final = b"child"
     GIVEN_BACK: Final = b"given_back"

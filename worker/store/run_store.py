@@ -18,7 +18,15 @@ from ..backoff import batches
 from ..broker.attempts import CallId, lane_token
 from ..broker.messages import TaskMessage, unpack_task
 from ..errors import RunBroken, RunNotFound, WorkerError
-from ..limits import AT_ONCE, CALLS_AT_ONCE, HISTORY_PAGE, LOG_INSTANCES_AT_ONCE, LOG_LANES_AT_ONCE, PAGE_BYTES
+from ..limits import (
+    AT_ONCE,
+    CALLS_AT_ONCE,
+    HISTORY_PAGE,
+    LOG_INSTANCES_AT_ONCE,
+    LOG_LANES_AT_ONCE,
+    MOST_WAITS,
+    PAGE_BYTES,
+)
 from .commits import PUBLISHED_MS, DueRuns
 from .definition import StoredPlan, require_format, unpack_definition
 from .entries import Entry, LoopStep, effective_entries, id_key, loop_alarm, read_entry, read_flat
@@ -477,6 +485,17 @@ class RunStore:
         """Decide on a held call, if it is held by the entry `shown`."""
         DueRuns(self.redis, self.keys.prefix).note_until(self.run, PUBLISHED_MS)
         return self._control("decide", {"member": call.member, "ruling": ruling, "shown": shown, **_ordered(who)})
+
+    def move(self, call: CallId, moment_ms: int, who: AuditRecord) -> dict[str, Any]:
+        """Move the moment that a call waits for."""
+        answer = self._control("move", {"member": call.member, "moment": moment_ms, **_ordered(who)})
+        DueRuns(self.redis, self.keys.prefix).note_sooner({self.run: moment_ms})
+        return answer
+
+    def waits(self) -> list[tuple[CallId, int]]:
+        """List the calls that wait for a moment, and that in ms: the soonest first, `MOST_WAITS` of them."""
+        found: Any = self.redis.zrange(self.keys.waits, 0, MOST_WAITS - 1, withscores=True)
+        return [(CallId.of_member(self.run, member.decode()), int(due)) for member, due in found]
 
     def _control(self, action: str, request: Mapping[str, Any]) -> dict[str, Any]:
         return Script(self.redis, "control", action)(self.keys, request)

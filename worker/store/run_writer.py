@@ -198,14 +198,21 @@ class RunCopy:
                 self._redis.zadd(self._keys.leases, {member: 0 for member, _ in some})
 
     def set_work(
-        self, *, lanes: Iterable[str], held: Iterable[str], gathers: Mapping[Any, int], budget: Mapping[str, Any]
+        self,
+        *,
+        lanes: Iterable[str],
+        held: Mapping[str, int | None],
+        gathers: Mapping[Any, int],
+        budget: Mapping[str, Any],
     ) -> None:
-        """Write what is left to do: lanes to be published, calls that wait for a person, in how many lanes gather calls
-        have something to wait for, and what the run's loop has taken (lua/budget.lua).
+        """Write what is left to do: lanes to be published, calls that wait for a person or for a moment in ms, in how
+        many lanes gather calls have something to wait for, and what the run's loop has taken (lua/budget.lua).
         """
         now_ms = server_ms(self._redis)
         for some in batches(held, limits.VALUES_A_COMMAND):
-            self._redis.zadd(self._keys.held, dict.fromkeys(some, now_ms))
+            for key, is_timed in ((self._keys.held, False), (self._keys.waits, True)):
+                if scores := {one: held[one] or now_ms for one in some if (held[one] is not None) is is_timed}:
+                    self._redis.zadd(key, scores)
         self._push(self._keys.backlog, lanes)
         self._set(self._keys.gathers, gathers.items())
         self._set(self._keys.budget, budget.items())

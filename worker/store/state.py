@@ -26,6 +26,7 @@ from ...protocol.engine.events import (
     Ruling,
     Snapshot,
     Status,
+    WaitMoved,
     WriteEvent,
     relabelled,
 )
@@ -95,6 +96,8 @@ class CallState:
     """What it waits with for a person, or is run with for each, until it has ended."""
     ruling: Ruling | None = None
     """What was decided of that."""
+    until_ms: int | None = None
+    """The moment that it waits for, or did."""
     child: str | None = None
     """The run that answers it, or is to."""
     elements: Elements | None = None
@@ -233,7 +236,10 @@ class LaneState:
         call = self._state(event.call)
         self.held += not call.is_held
         call.held, call.is_decided, call.decided_ms = entry.id, False, moment_ms(entry.id)
-        call.given, call.ruling = event.snapshot, None
+        call.given, call.ruling, call.until_ms = event.snapshot, None, event.until_ms
+
+    def _move(self, _: Entry, event: WaitMoved) -> None:
+        self._state(event.call).until_ms = event.until_ms
 
     def _decide(self, entry: Entry, event: CallDecided) -> None:
         call = self._state(event.call)
@@ -275,6 +281,7 @@ _CHANGES: Final[Mapping[Any, Callable[[LaneState, Entry, Any], None]]] = {
     CallEnded: LaneState._end,
     ElementEnded: LaneState._end_element,
     CallHeld: LaneState._hold,
+    WaitMoved: LaneState._move,
     CallDecided: LaneState._decide,
     FanOutBegun: LaneState._fan_out,
     ChildStarted: LaneState._start_child,

@@ -27,7 +27,7 @@ from .living import Living
 from .run_list import Parent
 from .run_store import RunStore
 from .run_writer import discard_run, expire_runs
-from .scripts import Script, drop_entry, move_other_types, readable, server_ms
+from .scripts import Script, date_now, drop_entry, move_other_types, readable, server_ms
 
 T = TypeVar("T")
 
@@ -216,6 +216,7 @@ class RunSweep:
         request = {
             **asdict(thresholds),
             "most": limits.AT_ONCE,
+            "date": date_now(),
             "instances": self._settings.queue_instances,
             "window": self._settings.publish_window,
             "format": FORMAT,

@@ -1,5 +1,5 @@
 """The one answer to what calls of a run wait for that is no call of it: a queue that nobody serves, code that fits, a
-slot, another attempt, a person, a promised value, that the run goes on (SPEC R17.3).
+slot, another attempt, a person, a moment, a promised value, that the run goes on (SPEC R17.3).
 
 A few keys are read, however many calls there are, and a few calls are named. The lanes of a run are read only where
 something was promised in it.
@@ -47,7 +47,7 @@ from .keys import LOOP, Condition, Field, Keys, Kind, active_runs, probes, proce
 from .living import silent_processes
 from .run_list import RunList
 from .run_store import RunStore
-from .scripts import UNREADABLE, server_ms
+from .scripts import UNREADABLE, iso_date, server_ms
 from .slots import slot_call, slots_key
 from .state import LaneState, RunState
 
@@ -64,7 +64,7 @@ class Waiting:
     call: str | None
     """Its id within the run; None where all of them wait."""
     for_: str
-    """`queue`, `code`, `slot`, `attempt`, `worker`, `person`, `promise`, `resume` or `version`."""
+    """`queue`, `code`, `slot`, `attempt`, `worker`, `person`, `moment`, `promise`, `resume` or `version`."""
     reason: str
 
     def to_dict(self) -> dict[str, str | None]:
@@ -81,6 +81,7 @@ def read_waiting(store: RunStore, run: RunState | None = None) -> list[Waiting]:
         pipeline.zrange(keys.leases, 0, CALLS_LOOKED_AT - 1)
         pipeline.hmget(keys.state, "status", GIVEN_BACK, "approve_ms", "amending", "plan", "loop", "promises_due")
         pipeline.zrange(keys.held, 0, MOST_TOLD - 1, withscores=True)
+        pipeline.zrange(keys.waits, 0, MOST_TOLD - 1, withscores=True)
         pipeline.hgetall(probes(keys.prefix))
         pipeline.hgetall(slots_key(keys.prefix))
         pipeline.hgetall(processes(keys.prefix))
@@ -88,11 +89,11 @@ def read_waiting(store: RunStore, run: RunState | None = None) -> list[Waiting]:
     for answer in own:
         if isinstance(answer, Exception):
             raise answer
-    members, (status, given_back, approve_ms, amending, plan, loop, promises_due), held = own
+    members, (status, given_back, approve_ms, amending, plan, loop, promises_due), held, timed = own
     # These are everybody's: one that somebody has broken is mended by the sweep, and tells nothing until then.
     taken, limits, living = ({} if isinstance(shared, Exception) else shared for shared in (taken, limits, living))
     calls = [member for member in members if b"@" not in member.rpartition(b"\x1f")[2]]
-    if not calls and not limits and not held and status != b"paused" and promises_due is None:
+    if not calls and not limits and not held and not timed and status != b"paused" and promises_due is None:
         return []
     now_ms = server_ms(redis)
     is_planned = plan is not None or (loop is not None and loop.decode().partition(":")[0] == Stage.PLANNED)
@@ -100,6 +101,7 @@ def read_waiting(store: RunStore, run: RunState | None = None) -> list[Waiting]:
         *_paused(keys.run, status, is_planned=is_planned, is_amended=amending is not None),
         *(_slots(redis, keys, limits, now_ms) if limits else ()),
         *_people(keys.run, held, approve_ms, now_ms),
+        *_moments(keys.run, timed),
     ]
     if calls:
         with redis.pipeline(transaction=False) as pipeline:
@@ -257,6 +259,14 @@ def _people(run: str, held: Iterable[tuple[bytes, float]], approve_ms: bytes | N
         if approve_ms is not None:
             text += f"; it is rejected in {max(0, int(since) + int(approve_ms) - now_ms) // 1000} s"
         yield Waiting(CallId.of_member(run, member.decode()).name, "person", text)
+
+
+def _moments(run: str, timed: Iterable[tuple[bytes, float]]) -> Iterator[Waiting]:
+    """The calls that wait for a moment, the soonest first."""
+    for member, due in timed:
+        name = CallId.of_member(run, member.decode()).name
+        text = f"it ends at {iso_date(int(due))}: `acts move {run} {name}` moves that"
+        yield Waiting(name, "moment", text)
 
 
 def _slots(redis: Redis, keys: Keys, found: Mapping[bytes, bytes], now_ms: int) -> Iterator[Waiting]:

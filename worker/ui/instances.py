@@ -196,6 +196,7 @@ def _rows(run: OpenedRun, names: list[str | None], index: int, counts: Counts) -
                 if one is not None and one.error is not None
                 else None,
                 "reason": one.reason if one is not None else None,
+                "until": one.until if one is not None else None,
                 "began": timing.get("began"),
                 "ended": timing.get("ended"),
                 "attempts": timing.get("attempts"),

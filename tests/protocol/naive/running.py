@@ -330,6 +330,8 @@ def _carried_out(
         raise Misfit
     if call["_tool"] == "choose":
         return parameters["value"]
+    if call["_tool"] == "wait":
+        return "now"
     definition = world.submission.get("delegates", {}).get(call.get("_delegate"))
     if definition is not None:
         return _of_workflow(world, definition, parameters, context)

@@ -7,7 +7,7 @@
 -- amending:written (the number of the last lane that was written by who is at it: a client of a cluster sends a step again
 -- whose answer was lost).
 --
--- KEYS: published backlog parked calls state log lanes gathers held pending_webhooks *
+-- KEYS: published backlog parked calls state log lanes gathers held waits pending_webhooks *
 -- USES: run
 -- Request: step, who, and for the step
 --        begin   adds: it adds calls, also to a run that has ended (SPEC R11.7)
@@ -50,6 +50,7 @@ local function skip()
         end
         if is_held then -- it had begun to wait for a person
             redis.call('ZREM', held, field)
+            redis.call('ZREM', waits, field)
             open = open - 1
         end
     end
@@ -91,6 +92,7 @@ local function undo_call(member, keeps)
     if read_condition(entry) == 'held' then
         redis.call('HDEL', calls, member)
         redis.call('ZREM', held, member)
+        redis.call('ZREM', waits, member)
         redis.call('ZREM', pending_webhooks, member)
         return true, -1
     end

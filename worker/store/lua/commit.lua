@@ -2,7 +2,7 @@
 -- last call. All of it or nothing, and an outcome only once, however often it is delivered. While a run is paused, outcomes
 -- come in and nothing is claimed; once it is over, nothing is written any more.
 --
--- KEYS: calls leases state log lanes codes children held pending_webhooks gathers parked published
+-- KEYS: calls leases state log lanes codes children held waits pending_webhooks gathers parked published
 -- USES: run
 -- Request: lane, seen (the id of the lane's last entry that the caller has read), status (of the run as the caller has read
 --          it, where another one is news; else nil), owner (the driver; what it has claimed already it gets again: a script
@@ -281,9 +281,10 @@ for i, claim in ipairs(request.claims) do
     end
 end
 
--- Calls that are to wait for a person (see `decide` in run.lua), or that are carried out for each element.
+-- Calls that are to wait for a person or a moment (see `decide` in run.lua), or that are carried out for each element.
 --
--- Request: holds: {call, snapshot (msgpack), elements (for so many it is carried out; 0 where it waits for a person)}, tells
+-- Request: holds: {call, snapshot (msgpack), elements (for so many it is carried out; 0 where it waits), ends (the moment
+--          in ms that it waits for, where it waits for no person)}, tells
 --          (whether there is a web hook to be called for what is held)
 -- Answer: held (for each hold whether it was written)
 
@@ -320,12 +321,17 @@ for i, hold in ipairs(request.holds) do
             between = between - (is_between(kind, attempt) and 1 or 0)
             redis.call('ZREM', leases, field(hold.call))
         end
-        redis.call('ZADD', held, now, field(hold.call))
-        if request.tells then
+        if hold.ends then
+            redis.call('ZADD', waits, hold.ends, field(hold.call))
+            becomes_due(hold.ends)
+        else
+            redis.call('ZADD', held, now, field(hold.call))
+        end
+        if request.tells and not hold.ends then
             redis.call('ZADD', pending_webhooks, now, field(hold.call))
             becomes_due(now)
         end
-        if approve_ms then
+        if approve_ms and not hold.ends then
             becomes_due(now + approve_ms)
         end
     end

@@ -116,4 +116,23 @@ function actions.decide()
     }
 end
 
+-- Move the moment that a call waits for (SPEC R4.12).
+--
+-- Request: member (the call, as in `calls`), moment (in ms), who (moves it, msgpack)
+-- Answer: status (of the run; "gone" where there is none), is_amended (whether it is amended in part: nothing was moved),
+--         id (of the entry; none where the call waits for no moment)
+function actions.move()
+    local status, amending, look = unpack(redis.call('HMGET', state, 'status', 'amending', 'look'))
+    local id
+    if status and not is_over(status) and not amending and redis.call('ZSCORE', waits, request.member) then
+        local lane, call = string.match(request.member, '^(.*)\31([^\31]*)$')
+        id = append_entry(lane, 'c', call, 'moved', as_text(request.moment), 'audit', request.who)
+        redis.call('ZADD', waits, request.moment, request.member)
+        if status == 'running' then
+            look_by(request.moment, look)
+        end
+    end
+    return { status = status or 'gone', is_amended = amending ~= false, id = id }
+end
+
 return cmsgpack.pack(actions[request.action]())

@@ -1,6 +1,6 @@
 -- What several scripts do to a run: its status, its lanes, held calls, and what is sent and forgotten.
 --
--- KEYS: state log statuses lanes published backlog parked calls held outbox outbox_tasks outbox_due dead_calls
+-- KEYS: state log statuses lanes published backlog parked calls held waits outbox outbox_tasks outbox_due dead_calls
 -- USES: common
 
 -- Change the status of a run, and say so in its log and in the stream of its statuses: `who` did it (see audit.py), or
@@ -107,7 +107,7 @@ end
 -- Say in the log what becomes of a held call, and mark its lane as published; nothing where it is not held (any more), or
 -- held by another entry than the one that was `shown`, where that is given.
 --
--- ruling msgpack    who msgpack, who has decided (see audit.py)    due when the lane's task counts as lost, in ms; 0 where
+-- ruling msgpack    who msgpack, who has decided (see audit.py); nil where a moment has come    due when the lane's task counts as lost, in ms; 0 where
 -- it is not published since the run is paused
 -- Returns the id of the entry, or nil.
 local function decide(member, ruling, who, due, shown)
@@ -116,9 +116,11 @@ local function decide(member, ruling, who, due, shown)
         return nil
     end
     local lane, call = string.match(member, '^(.*)\31([^\31]*)$')
-    local id = append_entry(lane, 'c', call, 'decided', ruling, 'audit', who)
+    local id = who and append_entry(lane, 'c', call, 'decided', ruling, 'audit', who)
+        or append_entry(lane, 'c', call, 'decided', ruling)
     redis.call('HSET', calls, member, condition('decided', attempt, failures, id))
     redis.call('ZREM', held, member)
+    redis.call('ZREM', waits, member)
     redis.call('ZADD', published, due, lane)
     return id
 end

@@ -2,9 +2,9 @@
 -- lanes of both as published again. Let out lanes of the backlog where the window has room. A call found lost, or due, can be
 -- claimed anew.
 --
--- KEYS: state leases held outbox_due published pending_webhooks calls
+-- KEYS: state leases held waits outbox_due published pending_webhooks calls
 -- USES: run
--- Request: most (how many at most), published_ms (how long a published task may lie before it counts as lost), window (see
+-- Request: most (how many at most), date (now, as a text), published_ms (how long a published task may lie before it counts as lost), window (see
 --          `refill` in run.lua), soon_ms (the time until the next sweep), format (of runs that this version reads; it leaves
 --          others alone), tells (whether there is a web hook for what is held), most_told (for how many calls it is called
 --          at most), telling_ms (how long that may take), instances (the queue of the lanes' tasks and of results),
@@ -107,8 +107,8 @@ local function publish(lane, is_lost, is_new)
     end
 end
 
--- What is due: promises that have not come in time (`promises_due` in the state, in ms) are given up, and held calls on which
--- no person has decided in time (`approve_ms`) are rejected.
+-- What is due: promises that have not come in time (`promises_due` in the state, in ms) are given up, held calls on which
+-- no person has decided in time (`approve_ms`) are rejected, and calls end whose moment has come.
 
 if promises_due and promises_due <= now then
     append_entry('', 'gave_up', '1')
@@ -116,6 +116,22 @@ if promises_due and promises_due <= now then
     redis.call('HINCRBY', state, 'wakes', 1)
     promises_due = nil
     publish('', false, true)
+end
+
+local woken = {}
+local function let_go(member, ruling, who)
+    local lane = string.match(member, '^(.*)\31[^\31]*$')
+    if decide(member, ruling, who, due) and not woken[lane] then
+        woken[lane] = true
+        to_publish[#to_publish + 1] = lane
+    end
+end
+
+local ended = redis.call('ZRANGEBYSCORE', waits, '-inf', now, 'LIMIT', 0, request.most)
+local has_come = #ended > 0 and cmsgpack.pack({ verdict = 'answered', answer = request.date })
+for _, member in ipairs(ended) do
+    let_go(member, has_come, nil)
+    redis.call('ZREM', waits, member) -- also where the call waits no more
 end
 
 local undecided = {}
@@ -127,13 +143,8 @@ if approve_ms then
         reason = 'no person decided within ' .. seconds .. ' s (config.approve_seconds)',
     })
     local who = cmsgpack.pack({ did = 'rejected', by = 'config.approve_seconds', from = 'workers' })
-    local woken = {}
     for _, member in ipairs(undecided) do
-        local lane = string.match(member, '^(.*)\31[^\31]*$')
-        if decide(member, ruling, who, due) and not woken[lane] then
-            woken[lane] = true
-            to_publish[#to_publish + 1] = lane
-        end
+        let_go(member, ruling, who)
     end
 end
 
@@ -266,9 +277,9 @@ for i = 1, #unbegun, 2 do
     end
 end
 
-local is_all = #silent < request.most and #undecided < request.most and (#unbegun < 2 * request.most or waiting > 0)
+local is_all = #silent < request.most and #ended < request.most and #undecided < request.most and (#unbegun < 2 * request.most or waiting > 0)
 local let_out = refill(request.window, due)
-local next_look = look_again(leases, published, outbox_due)
+local next_look = look_again(leases, published, outbox_due, waits)
 return answer(next_look, {
     let_out = let_out, is_all = is_all, awaited = names(awaited), pending_webhooks = to_call, suspects = suspects,
     waiting_for_silent = waiting_for_silent,

@@ -45,7 +45,12 @@ function callRow(run, one) {
     one.status,
     instanceAddress(run, one.instance),
     instanceName(one.instance),
-    wrap("div.what", errorText(one.error), one.reason ? wrap("p.reason", one.reason) : null),
+    wrap(
+      "div.what",
+      errorText(one.error),
+      one.reason ? wrap("p.reason", one.reason) : null,
+      one.until ? wrap("p.reason", "it ends at ", moment(one.until)) : null,
+    ),
     wrap(
       "span.when",
       one.ended ? moment(one.ended, { only: "time" }) : null,

@@ -1,0 +1,127 @@
+"""SPEC R4.12: calls that wait for a moment; nobody is at work on them meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from acts_celery import Rejected, Run
+from acts_celery.worker.errors import NotHeld
+from acts_celery.worker.store.keys import Keys
+
+from .backend import DEADLINE_SECONDS, Backend
+from .test_control_cli import command
+
+FAR = "2031-01-01T00:00:00+01:00"
+"""Later than any test runs."""
+
+
+def waiting(**when: Any) -> dict[str, Any]:
+    return {"_tool": "wait", **when, "_outputPath": "†state.waited"}
+
+
+AFTER = {"_tool": "echo", "value": 1, "_outputPath": "†state.after", "_after": ["†state.waited"]}
+
+
+def submitted(backend: Backend, **when: Any) -> Run[Any]:
+    """A run whose only open call waits for a moment."""
+    run = backend.client.submit([], {"calls": [waiting(**when), AFTER]})
+    until(lambda: waits_for(run) == ["moment"])
+    return run
+
+
+def waits_for(run: Run[Any]) -> list[str]:
+    return [one["for"] for one in run.status().get("waiting_for", ())]
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def keys_of(backend: Backend, run: Run[Any]) -> Keys:
+    return Keys(backend.settings.key_prefix, run.id)
+
+
+@pytest.mark.parametrize("when", [{"seconds": 0}, {"seconds": 0.2}, {"until": "2020-02-29T12:00:00Z"}])
+def test_what_is_to_follow_runs_when_the_moment_has_come(backend: Backend, when: dict[str, Any]) -> None:
+    result = backend.run([waiting(**when), AFTER])
+    assert [call.status for call in result.calls] == ["done", "done"]
+    assert result.data()["state"]["waited"].startswith("20")
+
+
+def test_a_waiting_call_says_until_when_and_holds_no_worker_lease_or_slot(backend: Backend) -> None:
+    run = submitted(backend, until=FAR)
+    keys = keys_of(backend, run)
+    call, after = run.result().calls
+    assert (call.status, call.until, after.status) == ("held", "2030-12-31T23:00:00.000Z", "waiting")
+    assert waits_for(run) == ["moment"]
+    assert list(run.held()) == []
+    assert not [name for name in backend.redis.zrange(keys.leases, 0, -1) if name.rpartition(b"\x1f")[2][:1] != b"@"]
+    run.cancel()
+
+
+def test_a_person_moves_the_moment_and_the_log_says_who(backend: Backend) -> None:
+    run = submitted(backend, until=FAR)
+    with pytest.raises(Rejected):
+        run.move(0, "tomorrow")
+    with pytest.raises(NotHeld):
+        run.move(1, 0)
+    run.move(0, 3600, by="Ann")
+    assert run.result().calls[0].until < "2030"
+    moved = command(backend, "move", run.id, "0", "2020-01-01T00:00:00Z", "--json")
+    assert moved.code == 0
+    assert [call.status for call in backend.wait(run.id).calls] == ["done", "done"]
+    with pytest.raises(NotHeld):
+        run.move(0, 0)
+
+
+def test_what_nobody_can_decide_is_no_question(backend: Backend) -> None:
+    run = submitted(backend, until=FAR)
+    for decide in (lambda: run.approve(0, shown="x"), lambda: run.reject(0, "no", shown="x")):
+        with pytest.raises(NotHeld):
+            decide()
+    run.cancel()
+    assert backend.wait(run.id).status == "cancelled"
+
+
+def test_it_survives_the_death_of_all_workers(own: Backend) -> None:
+    with own.worker() as victim:
+        run = submitted(own, until=FAR)
+        os.kill(victim.pid, signal.SIGKILL)
+    run.move(0, 0)
+    with own.worker():
+        assert [call.status for call in own.wait(run.id).calls] == ["done", "done"]
+
+
+def test_while_a_run_is_paused_no_moment_comes_and_then_it_does(backend: Backend) -> None:
+    run = submitted(backend, until=FAR)
+    run.pause()
+    run.move(0, 0)
+    assert run.status()["status"] == "paused"
+    run.resume()
+    assert backend.wait(run.id).status == "completed"
+
+
+def test_a_fork_waits_for_the_same_moment(backend: Backend) -> None:
+    run = submitted(backend, until=FAR)
+    fork = run.fork()
+    assert backend.redis.zrange(keys_of(backend, fork).waits, 0, -1, withscores=True) == backend.redis.zrange(
+        keys_of(backend, run).waits, 0, -1, withscores=True
+    )
+    fork.move(0, 0)
+    assert backend.wait(fork.id).status == "completed"
+    run.cancel()
+
+
+def test_a_moment_that_is_none_fails_the_call_when_it_is_read(backend: Backend) -> None:
+    context = [{"type": "state", "when": "soon"}]
+    result = backend.run([waiting(until="†state.when")], context)
+    assert (result.calls[0].status, dict(result.calls[0].error or {})["type"]) == ("failed", "InvalidParameters")
