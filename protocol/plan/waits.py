@@ -216,22 +216,25 @@ class Waits:
             for call in self._calls
             if (places := places_after(call))
         }
-        self._forward = list(self._waits_forward(barriers.made | behind_others.made))
+        self._forward = list(self._waits_forward())
         behind_scopes = Barriers(writers, behind_others.count)
         scopes = ((call.index, places) for call in self._calls if (places := scope_places(call)))
         self._scopes = ScopeWaits(scopes, writers, windows(self._forward), behind_scopes)
         lasting = {barrier: barriers.made[barrier] for barrier in barriers.behind_first}
         self._lasting = lasting | behind_others.made | behind_scopes.made
 
-    def _waits_forward(self, barriers: Mapping[int, Nodes]) -> Iterator[tuple[int, int]]:
+    def _waits_forward(self) -> Iterator[tuple[int, int]]:
         """The calls that may wait for some listed after them in their lane, each with the last of these."""
         own = {call.index for call in self._calls}
+        last_at: dict[Reference, int] = {}
+        for place in {place for places in self._after.values() for place in places}:
+            lines = (reversed(line.calls) for line in self._writers.lines(place))
+            last_at[place] = max((next((call for call in line if call in own), -1) for line in lines), default=-1)
         for reader in self._readers:
-            late = [node for place in reader.uncertain for node in reader.waits[place]]
-            late += [node for nodes in self._after.get(reader.index, {}).values() for node in nodes]
-            last = max(own.intersection(_calls_behind(late, barriers)), default=-1) if late else -1
-            if last > reader.index:
-                yield reader.index, last
+            last = reader.last(own, self._barriers) if reader.uncertain else None
+            after = max((last_at[place] for place in self._after.get(reader.index, ())), default=-1)
+            if (found := max(after, -1 if last is None else last)) > reader.index:
+                yield reader.index, found
 
     @cached_property
     def uncertain(self) -> tuple[Reference, ...]:
@@ -330,15 +333,11 @@ class _Reader:
             self._known[mine] = {place: () if place in mine else nodes for place, nodes in self.waits.items()}
         return self._known[mine]
 
-
-def _calls_behind(nodes: Iterable[int], barriers: Mapping[int, Nodes]) -> set[int]:
-    """The calls among nodes, and those behind the barriers among them."""
-    found, left = set[int](), [*nodes]
-    while left:
-        if (node := left.pop()) not in found:
-            found.add(node)
-            left += barriers.get(node, ())
-    return {node for node in found if node >= 0}
+    def last(self, own: Set[int], barriers: Mapping[int, Nodes]) -> int | None:
+        """The last call of its own lane, listed after it, that it may wait for."""
+        nodes = (node for place in self.uncertain for node in self.waits[place])
+        calls = (call for node in nodes for call in (barriers[node] if node < 0 else (node,)))
+        return max((call for call in calls if call in own), default=None)
 
 
 def _promising(graph: Graph, promised: Set[Reference], required: Set[Reference]) -> Graph:

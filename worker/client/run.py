@@ -488,7 +488,8 @@ class Run(ReadableRun[OutputT]):
 
     def _moment(self, until: str | float) -> int:
         now_ms = server_ms(self._redis)
-        found = now_ms + int(until * 1000) if isinstance(until, int | float) else moment_ms(until)
+        is_far = isinstance(until, int | float) and not abs(until) <= LONGEST_WAIT_SECONDS
+        found = None if is_far else now_ms + int(until * 1000) if isinstance(until, int | float) else moment_ms(until)
         if found is None or not 0 <= found <= now_ms + LONGEST_WAIT_SECONDS * 1000:
             raise Rejected([Problem("/until", NO_MOMENT)])
         return found

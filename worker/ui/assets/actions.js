@@ -236,6 +236,22 @@ function heldCard(run, one) {
   );
 }
 
+/** The moment that a call waits for, and the way to move it. */
+function moving(run, one) {
+  const until = wrap("p.reason", "it ends at ", moment(one.until));
+  if (!mayDecide()) return wrap("div", until, command(`acts move ${run} ${quoted(one.id)} UNTIL`));
+  const text = make("input", { type: "text", autocomplete: "off", value: one.until });
+  const button = asking("Move …", run, "move", {
+    title: `Let call ${one.id} end at another moment`,
+    fields: field("Moment, in ISO 8601 with its offset from UTC", text),
+    confirm: "Move",
+    kind: "primary",
+    body: () => ({ call: one.id, until: text.value.trim() }),
+    said: "Moved",
+  });
+  return wrap("div", until, wrap("p.buttons", button));
+}
+
 /** The buttons for a call. A decision names what was shown: if another call waits there by then, it is refused. */
 function decisions(run, one, hasScopes) {
   const about = { call: one.call, shown: one.shown };

@@ -49,7 +49,7 @@ function callRow(run, one) {
       "div.what",
       errorText(one.error),
       one.reason ? wrap("p.reason", one.reason) : null,
-      one.until ? wrap("p.reason", "it ends at ", moment(one.until)) : null,
+      one.until ? moving(run, one) : null,
     ),
     wrap(
       "span.when",
