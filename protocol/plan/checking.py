@@ -293,7 +293,7 @@ class Environment:
 
     def contract(self, name: str) -> Contract | None:
         """The contract of an activity (SPEC R17.1)."""
-        schema, contract = (self.activities or {}).get(name) or BUILT_IN.get(name), self._read.get(name)
+        schema, contract = (self.activities or {}).get(name, BUILT_IN.get(name)), self._read.get(name)
         if schema is None:
             return None
         if contract is None or contract.schema is not schema:

@@ -207,7 +207,7 @@ CASES: dict[str, dict[str, Any]] = {
     ]},
     "moments, and an order without data": {"calls": [
         {"_tool": "wait", "seconds": 5, "_outputPath": "later"},
-        {"_tool": "wait", "until": "2020-01-01T00:00:00Z", "_outputPath": "past", "_after": ["†state.later"]},
+        {"_tool": "wait", "until": "1970-01-01T00:00:00Z", "_outputPath": "past", "_after": ["†state.later"]},
         {"_tool": "see", "_scopes": ["†data.never"], "_after": ["†state.past", "†data.last"], "_outputPath": "seen"},
         {"_tool": "fail", "_after": ["†state.later"], "_outputPath": "†data.last"},
     ]},

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from acts_celery import Rejected, Run
-from acts_celery.worker.errors import NotHeld
+from acts_celery import Run
+from acts_celery.protocol import Rejected
+from acts_celery.worker.errors import NotHeld, RunOver
 from acts_celery.worker.store.keys import Keys
 
 from .backend import DEADLINE_SECONDS, Backend
@@ -79,7 +80,7 @@ def test_a_person_moves_the_moment_and_the_log_says_who(backend: Backend) -> Non
     moved = command(backend, "move", run.id, "0", "2020-01-01T00:00:00Z", "--json")
     assert moved.code == 0
     assert [call.status for call in backend.wait(run.id).calls] == ["done", "done"]
-    with pytest.raises(NotHeld):
+    with pytest.raises(RunOver):
         run.move(0, 0)
 
 
