@@ -254,7 +254,7 @@ def _dead_branches(plan: CheckedPlan, algebra: Algebra, flow: TypeFlow) -> Itera
     """Alternatives of `choose` that no value can take (SPEC R4.12)."""
     for lanes, writers in flows(plan):
         for call in lanes[0].calls:
-            cases = call.parameters.get(CASES) if chooses(call) and not call.gather else None
+            cases: list[Any] = call.parameters[CASES] if chooses(call) and not call.gather else []
             given = _given(lanes, writers, call, algebra, flow) if cases else []
             is_known = given and not any(
                 isinstance(part, dict) and part.keys() & REFERENCES for part in parts_of(cases)

@@ -146,11 +146,10 @@ class Driver:
         """What can be done next, after everything that is ready in any lane has been started."""
         while any(self._decide(instance) for instance in self._lanes):
             pass
-        return [
-            partial(self._deliver, instance, index)
-            for instance, lane in self._lanes.items()
-            for index in sorted(lane.results)
-        ] + [partial(self._end_wait, *one) for one in self._timed]
+        moves: list[Callable[[], None]] = [partial(self._end_wait, *one) for one in self._timed]
+        for instance, lane in self._lanes.items():
+            moves += [partial(self._deliver, instance, index) for index in sorted(lane.results)]
+        return moves
 
     def _decide(self, instance: str | None) -> bool:
         """Carry out what a lane can decide now; says whether there was anything."""
