@@ -367,6 +367,9 @@ MOST_ORDER_CASES: Final = 1_024
 LONGEST_WAIT_SECONDS: Final = 10 * 366 * 86_400
 """The furthest moment until which a call may wait: a mistake in a year is noticed."""
 
+DAYS_UNTIL_1970: Final = 719_162
+"""The days from the first one of the year 1 to that of 1970."""
+
 # calls/call
 CALL_SPAN: Final = 10_000_000
 """Distance between the numbers of elements of two calls: more than a run has calls, or a call elements. Its square has

@@ -165,12 +165,8 @@ def moment_ms(text: str) -> int | None:
     if not (1 <= day <= most and hour < 24 and minute < 60 and second < 60):
         return None
     before = year - 1
-    days = before * 365 + before // 4 - before // 100 + before // 400 - _UNTIL_1970
+    days = before * 365 + before // 4 - before // 100 + before // 400 - limits.DAYS_UNTIL_1970
     days += sum(_DAYS[: month - 1]) + (is_leap and month > 2) + day - 1
     offset = (int(found[9] or 0) * 60 + int(found[10] or 0)) * (-1 if found[8] == "-" else 1)
     fraction = int((found[7] or "").ljust(3, "0")[:3])
     return ((days * 24 + hour) * 60 + minute - offset) * 60_000 + second * 1000 + fraction
-
-
-_UNTIL_1970: Final = 719_162
-"""The days from the year 1 to 1970."""

@@ -186,7 +186,7 @@ class CallEnded:
     labels: Labels = TRUSTED
     """Sources of what the call read and of its result, where others write to them (SPEC R16.2)."""
     chosen: Labels = TRUSTED
-    """Those of them that had a say in whether the call ran."""
+    """Sources that had a say in whether the call ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +427,7 @@ class Outcome:
     labels: Labels = TRUSTED
     """Sources of what the call read and of its result (SPEC R16.2)."""
     chosen: Labels = TRUSTED
-    """Those of them that had a say in whether the call ran."""
+    """Sources that had a say in whether the call ran."""
 
     @property
     def said(self) -> Labels:

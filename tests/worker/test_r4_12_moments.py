@@ -13,7 +13,6 @@ import pytest
 from acts_celery import Run
 from acts_celery.protocol import Rejected
 from acts_celery.worker.errors import NotHeld, RunOver
-from acts_celery.worker.store.keys import Keys
 
 from .backend import DEADLINE_SECONDS, Backend
 from .test_control_cli import command
@@ -47,8 +46,9 @@ def until(reached: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def keys_of(backend: Backend, run: Run[Any]) -> Keys:
-    return Keys(backend.settings.key_prefix, run.id)
+def kept(backend: Backend, run: Run[Any], name: str) -> Any:
+    """What a sorted set of a run holds."""
+    return backend.redis.zrange(f"{backend.settings.key_prefix}:{{{run.id}}}:{name}", 0, -1, withscores=True)
 
 
 @pytest.mark.parametrize("when", [{"seconds": 0}, {"seconds": 0.2}, {"until": "2020-02-29T12:00:00Z"}])
@@ -60,13 +60,11 @@ def test_what_is_to_follow_runs_when_the_moment_has_come(backend: Backend, when:
 
 def test_a_waiting_call_says_until_when_and_holds_no_worker_lease_or_slot(backend: Backend) -> None:
     run = submitted(backend, until=FAR)
-    keys = keys_of(backend, run)
     call, after = run.result().calls
     assert (call.status, call.until, after.status) == ("held", "2030-12-31T23:00:00.000Z", "waiting")
     assert waits_for(run) == ["moment"]
     assert list(run.held()) == []
-    leases: Any = backend.redis.zrange(keys.leases, 0, -1)
-    assert not [name for name in leases if name.rpartition(b"\x1f")[2][:1] != b"@"]
+    assert not [name for name, _ in kept(backend, run, "leases") if name.rpartition(b"\x1f")[2][:1] != b"@"]
     run.cancel()
 
 
@@ -116,9 +114,7 @@ def test_while_a_run_is_paused_no_moment_comes_and_then_it_does(backend: Backend
 def test_a_fork_waits_for_the_same_moment(backend: Backend) -> None:
     run = submitted(backend, until=FAR)
     fork = run.fork()
-    assert backend.redis.zrange(keys_of(backend, fork).waits, 0, -1, withscores=True) == backend.redis.zrange(
-        keys_of(backend, run).waits, 0, -1, withscores=True
-    )
+    assert [due for _, due in kept(backend, fork, "waits")] == [due for _, due in kept(backend, run, "waits")]
     fork.move(0, 0)
     assert backend.wait(fork.id).status == "completed"
     run.cancel()

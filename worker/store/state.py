@@ -79,7 +79,7 @@ class End:
     labels: Labels = TRUSTED
     """The sources of what it has read and of its result (SPEC R16.2)."""
     chosen: Labels = TRUSTED
-    """Those of them that had a say in whether it ran."""
+    """Sources that had a say in whether it ran."""
 
 
 @dataclass(slots=True)
