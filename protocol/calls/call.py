@@ -191,7 +191,7 @@ def read_expressions(raw: Mapping[str, Any], *at: str | int) -> tuple[tuple[Read
 
 
 def completed(raw: Mapping[str, Any], constants: Mapping[str, Any], inputs: Pins | None = None) -> dict[str, Any]:
-    """A call's properties with what its tool pins filled in, and `_imports` under its newer name (SPEC R8.1).
+    """A call's properties with what its tool pins filled in, and older names replaced by newer ones (SPEC R8.1).
 
     A meta-property of null counts as left out.
     """

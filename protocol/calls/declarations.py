@@ -24,7 +24,7 @@ from ..schemas.walk import admits_name, all_of, properties_in, reference_to
 from ..state.context import Context
 from ..state.labels import Labels, marks_of
 from .call import Call
-from .meta_properties import RESULT, WHO
+from .meta_properties import RESULT, WHO, misspelt_problems
 from .tools import ANONYMOUS, GRANTED, RESOURCE, Executor, Runner, Tool
 from .trust import trust_problems
 
@@ -117,6 +117,12 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
     if (unparsed := next(tool.inputs.unparsed(), None)) is not None:
         path = tool.place_in_declaration(segments(unparsed.pointer))
         return replace(unparsed, pointer=pointer(*at, *path))
+    for problem in misspelt_problems(tool.named):
+        key = segments(problem.pointer)[0]
+        places = {key: (key,) for key in declaration} | {
+            key: ("properties", key) for key in declaration.get("properties", ())
+        }
+        return replace(problem, pointer=pointer(*at, *places.get(key, ())))
     if tool.hides_trust:
         return Problem(pointer(*at), f"{TRUST} counts only beside `properties`, at the top of a tool: move it there")
     return None

@@ -13,7 +13,8 @@ from functools import lru_cache, partial
 from itertools import count
 from typing import Any, Final, Protocol
 
-from ..errors import ExpressionError, Problem, UnknownName, pointer, unparsed
+from .. import limits
+from ..errors import ExpressionError, Problem, Speller, UnknownName, pointer, squeezed, unparsed
 from ..messages import ERROR, TRUST
 from ..paths import type_name
 from ..references import Reference, is_expression, parse, parse_output_path
@@ -277,7 +278,8 @@ META_PROPERTIES: Final = (
         offered=lambda offer, said: offer.data(said) if said else None, text=_AFTER_TEXT,
     ),
     MetaProperty(
-        "_delegate", Role.CODE, is_filled_in=True, offered=lambda offer, _: _choice(offer.code("_delegate"))
+        "_delegate", Role.CODE, is_filled_in=True, offered=lambda offer, _: _choice(offer.code("_delegate")),
+        older="_module",
     ),
     MetaProperty(
         "_activity", Role.CODE, is_filled_in=True, offered=lambda offer, _: _choice(offer.code("_activity"))
@@ -310,8 +312,17 @@ def _of(*roles: Role) -> tuple[str, ...]:
 BY_NAME: Final[Mapping[str, MetaProperty]] = {one.name: one for one in META_PROPERTIES}
 ALIASES: Final[Mapping[str, str]] = {one.older: one.name for one in META_PROPERTIES if one.older}
 """Older names of meta-properties."""
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """All names of a property: its own, and the older one of a meta-property."""
+    return (name, *(older for older, newer in ALIASES.items() if newer == name))
+
+
 WHO: Final = _of(Role.TOOL, Role.CODE)
 """Names of the meta-properties that say who runs a call."""
+_ISOLATING: Final = _of(Role.CODE, Role.SIGHT)
+"""Names of the meta-properties that say which code runs a call, and what it sees."""
 RECORDS: Final = _of(Role.RECORD)
 """Names of the meta-properties that hold texts for the log."""
 WITHHELD: Final = _of(Role.RECORD, Role.LABELS)
@@ -324,6 +335,26 @@ def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Pro
     for name, value in properties.items():
         if (one := BY_NAME.get(name)) is not None and one.problems is not None:
             yield from one.problems(value, properties, *at, name)
+    yield from misspelt_problems(properties, *at)
+
+
+def misspelt_problems(names: Iterable[str], *at: str | int) -> Iterator[Problem]:
+    """Problems of names that were meant to isolate a call, and are no meta-properties: ignored, they would let the call
+    see and do what they were to keep from it (SPEC R4.2, R8.1).
+    """
+    for name in names:
+        if name.startswith("_") and name not in BY_NAME and name not in ALIASES:
+            meant = _meant(name)
+            if meant is not None:
+                yield Problem(pointer(*at, name), f"{name} is no meta-property and would have no effect: write {meant}")
+
+
+@lru_cache(maxsize=1_024)
+def _meant(name: str) -> str | None:
+    """The isolating meta-property that an unknown one was meant to be."""
+    names = {squeezed(known): ALIASES.get(known, known) for known in (*BY_NAME, *ALIASES)}
+    near = Speller(likeness=limits.TEXT_LIKENESS).nearest(squeezed(name), names)
+    return names[near] if near is not None and names[near] in _ISOLATING else None
 
 
 # Call schemas: what a tool's schema says of a call as a whole (SPEC R4.1, R8.1).

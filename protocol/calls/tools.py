@@ -22,7 +22,16 @@ from ..references import Expression, Path, parse_output_path
 from ..schemas import CompiledSchema, Schema, SchemaError, compiled, conjuncts, excerpt
 from ..schemas.walk import all_of, applied, matches, normalized
 from ..state.scopes import NamedScopes
-from .meta_properties import ALIASES, FILLED_IN, RESULT, WHO, WITHHELD, call_schema, speaks_of_meta_properties
+from .meta_properties import (
+    ALIASES,
+    FILLED_IN,
+    RESULT,
+    WHO,
+    WITHHELD,
+    call_schema,
+    speaks_of_meta_properties,
+    spellings,
+)
 from .pins import Pins
 from .trust import ToolTrust
 
@@ -233,8 +242,8 @@ class Tool:
     def _schemas_for(self, key: str) -> list[Schema]:
         """Schemas that the tool applies to a meta-property of every call, under its current and older name."""
         parts = conjuncts((self.document,), self.document)
-        names = (key, *(alias for alias, name in ALIASES.items() if name == key))
-        return [part["properties"][name] for part in parts for name in names if name in part.get("properties", ())]
+        named = ((part.get("properties", {}), name) for part in parts for name in spellings(key))
+        return [properties[name] for properties, name in named if name in properties]
 
     def problems(
         self,
@@ -342,14 +351,14 @@ class Tool:
     @cached_property
     def _named_scopes(self) -> NamedScopes:
         """The scopes, and lists of scopes, that the schema names wherever it speaks of `_scopes`."""
-        said = [part.get("properties", {}).get(name) for part in self._applied for name in ("_scopes", "_imports")]
+        said = [part.get("properties", {}).get(name) for part in self._applied for name in spellings("_scopes")]
         lists = applied(said, self.document)
         elements = applied((part.get("items") for part in lists), self.document)
         return NamedScopes(value for part in (*lists, *elements) for value in _values_of(part))
 
     def names(self, key: str) -> bool:
-        """Whether the schema speaks of a property by its name, wherever it is applied to a call as a whole."""
-        return any(key in part.get("properties", ()) for part in self._applied)
+        """Whether the schema speaks of a property by one of its names, wherever it is applied to a call as a whole."""
+        return any(name in part.get("properties", ()) for part in self._applied for name in spellings(key))
 
     @property
     def hides_trust(self) -> bool:
@@ -374,6 +383,11 @@ class Tool:
             matches(pattern, key) for pattern in patterns if speaks_of_meta_properties(pattern) == key.startswith("_")
         )
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The properties that the schema speaks of by name, wherever it is applied to a call as a whole."""
+        return tuple(sorted(self._mentioned[0]))
+
     @cached_property
     def _meta_mentioned(self) -> tuple[str, ...]:
         """Patterns for the names of the meta-properties that the schema speaks of, wherever it is applied to a call."""
@@ -391,12 +405,13 @@ class Tool:
         """The properties that the schema speaks of by name, and the patterns by which it speaks of others."""
         names = {name for part in self._applied for name in _named(part)}
         patterns = {pattern for part in self._applied for pattern in part.get("patternProperties", ())}
-        return frozenset(names | {ALIASES[name] for name in names & ALIASES.keys()}), frozenset(patterns)
+        newer = {ALIASES.get(name, name) for name in names}
+        return frozenset(each for name in newer for each in spellings(name)), frozenset(patterns)
 
 
 def _pins(part: Mapping[str, Any]) -> bool:
     """Whether a schema's own keywords speak of meta-properties beyond those that say who runs the call."""
-    return any(name.startswith("_") and name not in WHO for name in _named(part)) or any(
+    return any(name.startswith("_") and ALIASES.get(name, name) not in WHO for name in _named(part)) or any(
         map(speaks_of_meta_properties, part.get("patternProperties", ()))
     )
 

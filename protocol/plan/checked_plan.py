@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final
 
 from .. import limits
-from ..calls.call import Call, read_approvals
+from ..calls.call import Call, completed, read_approvals
 from ..calls.declarations import input_schema
 from ..calls.tools import ANONYMOUS, Tool
 from ..calls.trust import NOTHING, OperatorTrust, ToolTrust
@@ -290,7 +290,7 @@ def _delegates(submission: Submission) -> Iterator[tuple[str, str]]:
     named: dict[str, set[Any]] = {}
     for _, raw in submission.calls:
         if isinstance(raw, dict) and isinstance(raw.get("_tool"), str):
-            delegate = raw.get("_delegate")
+            delegate = completed(raw, {}).get("_delegate")
             named.setdefault(raw["_tool"], set()).add(delegate if isinstance(delegate, str) else None)
     for name, tool in submission.tools.items():
         if (pinned := tool.constants.get("_delegate")) is not None:

@@ -463,7 +463,7 @@ class _CallSchema:
 
     def _schemas_for(self, name: str) -> list[Any]:
         """Schemas of a property of every call, under its current and older name."""
-        names = (name, *(alias for alias, newer in metas.ALIASES.items() if newer == name))
+        names = metas.spellings(name)
         named = (untitled(part.get("properties", {})) for part in self._parts)
         return [properties[each] for properties in named for each in names if each in properties]
 

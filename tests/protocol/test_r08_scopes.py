@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Context, ExpressionError, check_submission, parse
+from acts_celery.protocol.calls.tools import Tool
 
-from .building import ANY, call, checked, plan_submission, pointers, problems_of, run, submission
+from .building import ANY, call, checked, plan_submission, pointers, problems, problems_of, run, submission
 
 CONTEXT: list[dict[str, Any]] = [
     {"type": "state", "user": {"name": "Ann", "key": "secret"}, "list": [{"a": 1, "b": 2}, "x"], "none": None},
@@ -344,3 +345,70 @@ def test_r9_2_a_parameter_that_hides_a_scoped_input_is_a_finding() -> None:
     assert found(text="new", _scopes=["state"]) == []
     assert found(text="†input.text", _scopes=["input"]) == []
     assert found(words="new", _scopes=["input"]) == []
+
+
+# R4.2 with R8.1: the older name of `_delegate`, and names that were meant to isolate
+
+
+SUMMARY: dict[str, Any] = {"context": [{"type": "system", "text": "Sum up."}], "schema": {"type": "string"}}
+PASSWORD: dict[str, Any] = {"type": "input", "password": "hidden"}
+
+
+def test_r4_2_module_is_the_older_name_of_delegate() -> None:
+    call_ = {"_tool": "sum", "_outputPath": "†state.s"}
+    pinned = {"_module": {"const": "sum"}, "_imports": {"const": ["state"]}}
+    for tool, written in (
+        (pinned, {}),
+        ({"_delegate": {}}, {"_module": "sum"}),
+        ({"_module": {}}, {"_delegate": "sum"}),
+    ):
+        plan = check_submission(
+            {
+                "context": [PASSWORD],
+                "tools": {"sum": tool},
+                "delegates": {"sum": SUMMARY},
+                "solution": {"calls": [{**call_, **written}]},
+            }
+        )
+        (made,) = plan.calls
+        assert str(made.runner.executor) == "delegate"
+        assert made.runner.name == "sum"
+        assert "input" not in {scope.kind for scope in made.scopes}
+
+
+def test_r4_2_the_two_names_of_a_delegate_must_agree() -> None:
+    both = {"_tool": "sum", "_delegate": "sum", "_module": "other"}
+    found = problems({"context": [], "delegates": {"sum": SUMMARY}, "solution": {"calls": [both]}})
+    assert "/solution/calls/0/_module" in pointers(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("_Module", "_delegate"), ("_modules", "_delegate"), ("_delegates", "_delegate"), ("_import", "_scopes"),
+     ("_scope", "_scopes"), ("_activty", "_activity")],
+)  # fmt: skip
+def test_r4_2_what_was_meant_to_isolate_a_call_is_never_ignored(name: str, meant: str) -> None:
+    (found,) = problems({"context": [], "tools": {"t": {name: {"const": "x"}}}, "solution": {"calls": []}})
+    assert (found.pointer, meant in found.message) == (f"/tools/t/{name}", True)
+    (found,) = problems_of(call("give", value=1, **{name: "x"}))
+    assert (found.pointer, meant in found.message) == (f"/solution/calls/0/{name}", True)
+
+
+def test_r4_2_a_name_is_found_in_every_part_of_a_tool_that_speaks_of_calls() -> None:
+    for tool, at in (
+        ({"properties": {"_modul": {"const": "x"}}}, "/tools/t/properties/_modul"),
+        ({"allOf": [{"properties": {"_modul": {"const": "x"}}}]}, "/tools/t"),
+    ):
+        (found,) = problems({"context": [], "tools": {"t": tool}, "solution": {"calls": []}})
+        assert found.pointer == at
+
+
+@pytest.mark.parametrize("named", ["_scopes", "_imports", "_delegate", "_module"])
+def test_r4_1_a_strict_tool_admits_both_names_of_what_it_speaks_of(named: str) -> None:
+    tool = Tool("t", {"properties": {named: {}}, "additionalProperties": False})
+    property_ = "_scopes" if named in ("_scopes", "_imports") else "_delegate"
+    assert tool.problems({"_tool": "t", property_: ["state"]}, strict_meta=True) == []
+
+
+def test_r4_1_other_unknown_meta_properties_are_admitted() -> None:
+    assert checked(call("give", value=1, _note="x", _outputs=1)).calls
