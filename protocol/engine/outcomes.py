@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -315,9 +315,11 @@ class OutputVerdict:
         return self.output is not None and self.set_aside is None
 
 
-def judge_output(output: Any, schema: Any, fold: Fold, errors: Iterable[TickError]) -> OutputVerdict:
-    """Look at a solution's output once its calls have ended (SPEC R4.9, R13.1); `fold` holds the global values, and
-    `errors` are those of its tick.
+def judge_output(
+    output: Any, schema: Any, fold: Fold, errors: Iterable[TickError], empty: Callable[[], Sequence[str]] = tuple
+) -> OutputVerdict:
+    """Look at a solution's output once its calls have ended (SPEC R4.9, R12.5, R13.1); `fold` holds the global values,
+    `errors` are those of its tick, and `empty` names the places that have to be filled first.
     """
     if output is None:
         return OutputVerdict()
@@ -333,6 +335,9 @@ def judge_output(output: Any, schema: Any, fold: Fold, errors: Iterable[TickErro
     problems = compiled(schema).problems(found, known=())
     if problems:
         return _unfit(found, [TickError("InvalidOutput", p.message, f"/output{p.pointer}") for p in problems])
+    if places := empty():
+        text = f"the output came before every required place of the state was filled: {'; '.join(places)}"
+        return _unfit(found, [TickError("Unfilled", text, "/output")])
     return OutputVerdict(found)
 
 

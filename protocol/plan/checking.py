@@ -42,9 +42,10 @@ from ..calls.tools import ANONYMOUS, Executor, Runner, Tool
 from ..calls.trust import NOTHING, OperatorTrust, ToolTrust
 from ..errors import Problem, Rejected, UnknownName, listed, pointer, segments
 from ..limits import FREE_WORK, MOST_READ_IN_TICK, Limits, exceeded
-from ..messages import EVERYWHERE
+from ..messages import DATA_TYPES, EVERYWHERE, kind_of
 from ..paths import MISSING
 from ..references import Expression
+from ..schemas import conjuncts
 from ..schemas.costs import EXCEEDED
 from ..state.context import Context
 from ..state.labels import TRUSTED, marks_of
@@ -329,6 +330,7 @@ def check_calls(
     problems += _bare_problems(submission, known)
     if submission.is_request:
         problems += aside_problems(submission.context)
+        problems += _goal_problems(submission)
         problems += _code_problems(submission, toolbox)
         problems += _contradictions(submission, known)
     if is_upfront(submission):
@@ -485,6 +487,20 @@ def _code_problems(submission: Submission, toolbox: Toolbox) -> Iterator[Problem
                 except UnknownRunner as error:
                     place = tool.place_in_declaration(("properties", key))
                     yield Problem(pointer(*submission.declared[name], *place), str(error), error.cause)
+
+
+def _goal_problems(submission: Submission) -> Iterator[Problem]:
+    """The problem of a request whose goal is the state, where nobody who may instruct has said what the state requires
+    (SPEC R12.5).
+    """
+    if submission.config.get("goal") is None or not submission.is_whole:
+        return
+    states = [one for one in submission.context if one.get("type") in DATA_TYPES and kind_of(one) == "state"]
+    schemas = [one["schema"] for one in states if isinstance(one.get("schema"), dict) and not marks_of(one)]
+    if not schemas or not any(part.get("required") for part in conjuncts((schemas[-1],), schemas[-1])):
+        example = '{"type": "state", "schema": {"type": "object", "required": ["answer"]}}'
+        text = f"needs a state whose schema requires something: add a message such as {example} to the context"
+        yield Problem(pointer("config", "goal"), text)
 
 
 def _misfits(

@@ -119,6 +119,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "mode": Setting(lambda value: value in ("eager", "lazy"), '"eager" or "lazy"', in_submission=True, in_request=True),
     "resolve": Setting(lambda value: value == "upfront", '"upfront"', in_submission=True, in_request=True),
+    "goal": Setting(lambda value: value == "state", '"state"', in_request=True),
     "partial": Setting(lambda value: isinstance(value, bool), "true or false", in_submission=True),
     "show": Setting(lambda value: value == "schema", '"schema"', in_request=True),
     "show_bytes": Setting(*_COUNT, in_request=True),

@@ -66,6 +66,13 @@ def empty_places(request: Request, messages: Sequence[Message]) -> list[str]:
     return found
 
 
+def unfilled_places(request: Request, messages: Sequence[Message]) -> list[str]:
+    """Places that are still empty, of a request whose goal is the state: no output is accepted before they are filled
+    (SPEC R12.5).
+    """
+    return empty_places(request, messages) if request.config.get("goal") == STATE else []
+
+
 def _says_what_state_is(message: Message, request: Request) -> bool:
     is_untrusted = request.hides_untrusted and bool(marks_of(message))  # its names may be theirs
     is_data = message.get("type") in DATA_TYPES and kind_of(message) == STATE

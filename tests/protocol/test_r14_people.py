@@ -210,6 +210,15 @@ def test_r13_1_an_output_that_cannot_be_read_or_does_not_fit_is_set_aside(output
     assert [error.pointer for error in verdict.errors] == [pointer]
 
 
+def test_r12_5_an_output_that_comes_before_the_state_is_filled_is_set_aside_and_names_the_places() -> None:
+    verdict = judge_output(1, {"type": "integer"}, values(), (), lambda: ["†state.language (detectLanguage)"])
+    assert not verdict.is_accepted
+    (error,) = verdict.errors
+    assert (error.type, error.pointer) == ("Unfilled", "/output")
+    assert "†state.language (detectLanguage)" in (verdict.set_aside or "")
+    assert judge_output(1, {"type": "integer"}, values(), (), list).is_accepted
+
+
 @pytest.mark.parametrize("pointer", ["/calls/0", "/output", ""])
 def test_r13_1_an_output_is_set_aside_where_its_tick_has_an_error(pointer: str) -> None:
     verdict = judge_output(1, {"type": "integer"}, values(), [TickError("ValueError", "no", pointer)])

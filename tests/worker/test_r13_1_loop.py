@@ -107,6 +107,54 @@ def test_r13_1_an_output_is_set_aside_where_a_call_that_came_with_it_failed(loop
     assert "set_aside" not in second
 
 
+GOAL: dict[str, Any] = {
+    "context": [{"type": "state", "schema": {"type": "object", "required": ["sum", "more"]}}],
+    "tools": {
+        "add": {**ADD, "properties": {**ADD["properties"], "_outputPath": {"enum": ["†state.sum", "†state.more"]}}}
+    },
+    "config": {"goal": "state"},
+}
+
+
+def test_r12_5_an_output_that_leaves_required_places_of_the_state_empty_is_set_aside(loops: Backend) -> None:
+    asked = Asked(loops, answer(SUM, output=1), answer(output=2), answer(MORE, output="†state.more"), **GOAL)
+    result = asked.result()
+    assert (result.status, result.output, asked.asked) == ("completed", 13, {0: 1, 1: 1, 2: 1})
+    first, second, third = result.to_dict()["ticks"]
+    assert "†state.more (add)" in first["set_aside"]
+    assert "†state.sum" not in first["set_aside"]
+    assert "†state.more" in second["set_aside"]
+    assert "set_aside" not in third
+    told = asked.requests[1]["messages"][-1]["content"]
+    assert "Unfilled" in told
+    assert "Still to be filled by calls: †state.more (add)" in told
+
+
+def test_r12_5_every_instance_has_to_be_filled(loops: Backend) -> None:
+    context = [*GOAL["context"], *({"type": "state", "_instance": name} for name in ("①", "②"))]
+    first = [{**call, "_instance": "①"} for call in (SUM, MORE)]
+    second = [{**call, "_instance": "②"} for call in (SUM, MORE)]
+    result = Asked(loops, answer(*first, output=1), answer(*second, output=2), **{**GOAL, "context": context}).result()
+    assert (result.status, result.output) == ("completed", 2)
+    assert "in 1 of 2 instances" in result.to_dict()["ticks"][0]["set_aside"]
+
+
+def test_r12_5_without_the_goal_an_output_is_accepted_whatever_is_empty(loops: Backend) -> None:
+    result = Asked(loops, answer(output=1), **{**GOAL, "config": {}}).result()
+    assert (result.status, result.output) == ("completed", 1)
+
+
+@pytest.mark.parametrize(
+    "context",
+    [[], [{"type": "state"}], [{"type": "state", "schema": {"type": "object"}}],
+     [{"type": "state", "schema": {"required": ["a"]}, "_trust": ["mail"]}]],
+)  # fmt: skip
+def test_r12_5_a_goal_needs_a_state_that_requires_something(loops: Backend, context: list[Any]) -> None:
+    with pytest.raises(Rejected) as rejected:
+        loops.client.submit_document({**GOAL, "context": context, "schema": {"type": "integer"}})
+    assert [problem.pointer for problem in rejected.value.errors] == ["/config/goal"]
+
+
 def test_r13_1_an_output_that_does_not_fit_its_schema_is_set_aside_and_asked_again(loops: Backend) -> None:
     text = {"_tool": "echo", "value": "three", "_outputPath": "†state.text"}
     asked = Asked(

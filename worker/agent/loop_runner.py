@@ -238,7 +238,7 @@ class LoopRunner:
         if self._view.open:
             return False
         step, solution = self._log.begin(), self._view.loop.tick.solution
-        await self._answers.apart(size_of(solution), partial(note_closing, step, self._view))
+        await self._answers.apart(size_of(solution), partial(note_closing, step, self._view, self._asks))
         await self._take(step)
         return True
 

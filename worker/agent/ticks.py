@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from ...broker_config import ConfiguredModel
@@ -37,7 +38,7 @@ from ...protocol.requests import Answer, Fate, Request, read_answer, render, ren
 from ...protocol.requests.data_blocks import compact, shown_error_type, shown_pictures
 from ...protocol.requests.reading import SAYS_NOTHING, Unreadable, find_answer, with_words, words_beside
 from ...protocol.requests.receipts import Turn, note_on
-from ...protocol.requests.rendering import render_added, render_functions, render_said
+from ...protocol.requests.rendering import render_added, render_functions, render_said, unfilled_places
 from ...protocol.requests.streaming import begin_answer, break_answer, end_answer
 from ...protocol.requests.tool_texts import REQUIRED, TOOLS, first_schema
 from ...protocol.state.labels import TRUSTED, Labels
@@ -249,12 +250,13 @@ def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:
         write_calls(step, view, solved.layout)
 
 
-def note_closing(step: LoopStep, view: LoopView) -> None:
+def note_closing(step: LoopStep, view: LoopView, request: Request) -> None:
     """Append the errors of a tick, and judge its output: the loop ends if that is accepted."""
     tick, found = view.loop.tick, errors_of(view)
     assert tick.solution is not None
     output: Any = tick.solution["solution"]["output"]
-    verdict = judge_output(output, view.request["schema"], view.fold, [error for error, _ in found])
+    unfilled = partial(unfilled_places, request, view.messages)
+    verdict = judge_output(output, view.request["schema"], view.fold, [error for error, _ in found], unfilled)
     labels = output_labels(output, view.fold) if verdict.errors else TRUSTED
     found += [(error, labels) for error in verdict.errors]
     date = date_now()
