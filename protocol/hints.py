@@ -170,6 +170,7 @@ def places_of(path: Any) -> tuple[Reference, ...]:
 # misspelt output path or none, the nearest place that its reader sees, or what to add for it (see `Remedies`).
 
 
+_MISSING: Final = "is a required property"
 _OF_PROPERTIES: Final = frozenset({"ACT303", "ACT304", "ACT310"})
 """Near misses in the name of a property: an error at the call itself is often about one."""
 
@@ -205,7 +206,22 @@ class _Hints:
                 hint = self._of_failure(cause, self._plan) or self._of_unresolvable(cause, self._plan)
                 there = self._plan.context.fold(cause.instance).beside(cause.expression)
                 return f"{hint}; {there}" if there and not hint.endswith("?") else hint
+        if (hint := self._of_scope(problem)) is not None:
+            return f"; {hint}"
         return f"; {slip.remedy}" if (slip := self._slip_at(problem)) is not None else ""
+
+    def _of_scope(self, problem: Problem) -> str | None:
+        """The hint about a parameter that is missing, where the call has a kind of that name in its scopes."""
+        if self._plan is None or _MISSING not in problem.message:
+            return None
+        called = (one for one in self._plan.calls if self._at(one) == problem.pointer)
+        kinds = [scope.kind for call in called for scope in call.scopes]
+        kind = next((kind for kind in kinds if f'"{kind}" {_MISSING}' in problem.message), None)
+        how = f'write "{kind}": "†{kind}", or let the function take (call, context)'
+        return f"{kind} is in _scopes, which give no parameter of that name: {how}" if kind is not None else None
+
+    def _at(self, call: Call) -> str:
+        return pointer(*self._plan.submission.place(call.index)) if self._plan is not None else ""
 
     def _meant(self, name: str) -> Reference | None:
         """The place that a text names without a dagger."""

@@ -563,7 +563,26 @@ def decode(data: bytes, limits: Limits | None = None) -> Any:
 
 
 def _loads(data: bytes | str) -> Any:
-    return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
+    try:
+        return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        if (whole := _of_two(error)) is None:
+            raise
+        return whole
+
+
+def _of_two(error: json.JSONDecodeError) -> dict[str, Any] | None:
+    """The submission that two documents are: a list of messages, and a solution behind it; None for anything else."""
+    text, end = error.doc, error.pos
+    if error.msg != "Extra data" or not text.lstrip().startswith("[") or not text[end:].lstrip().startswith("{"):
+        return None
+    reading = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object)
+    try:
+        context, solution = reading.decode(text[:end]), reading.decode(text[end:])
+    except json.JSONDecodeError:
+        return None
+    is_solution = isinstance(solution.get("calls"), list) and not any(map(_is_call, context))
+    return {"context": context, "solution": solution} if is_solution else None
 
 
 def without_comments(text: str, *, is_whole: bool = True) -> str:

@@ -352,3 +352,13 @@ def test_what_a_template_reads_is_looked_at_and_its_type_is_not() -> None:
     calls = [call("make", to="†state.it"), call(to="†state.out", value="<†{state.it.nmae}>")]
     plan = check_submission(submission(*calls, tools={**tools, "make": made}))
     assert [(finding.code, finding.calls) for finding in plan.findings] == [("ACT204", (0, 1))]
+
+
+def test_a_kind_of_ones_own_in_scopes_that_is_meant_as_a_parameter_is_answered_with_how_to_get_it() -> None:
+    tools = {"see": {"type": "object", "properties": {"profile": {}}, "required": ["profile"]}}
+    context = [{"type": "data", "kind": "profile", "data": {"a": 1}}]
+    (problem,) = problems_of(call("see", _scopes=["†profile.a"]), context=context, tools=tools)
+    assert '"profile": "†profile"' in problem.message
+    assert "(call, context)" in problem.message
+    (problem,) = problems_of(call("see", _scopes=["state"]), context=context, tools=tools)
+    assert "(call, context)" not in problem.message

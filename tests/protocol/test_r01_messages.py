@@ -511,6 +511,30 @@ def test_comments_and_last_commas_change_nothing(value: Any, data: st.DataObject
     assert decode((text + data.draw(COMMENTS)).encode()) == value
 
 
+CONTEXT_AND_SOLUTION = """
+// the context
+[{"type": "input", "name": "Ann"}]
+
+// the solution
+{"calls": [{"_tool": "greet", "name": "†input.name", "_outputPath": "†state.greeting",}]}
+"""
+
+
+def test_a_list_of_messages_followed_by_a_solution_is_one_submission() -> None:
+    assert decode(CONTEXT_AND_SOLUTION.encode()) == {"context": [NAME], "solution": {"calls": [GREET]}}
+    assert decode(b'[]{"calls": [], "output": 1}') == {"context": [], "solution": {"calls": [], "output": 1}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['[] {"a": 1}', '[{"_tool": "x"}] {"calls": []}', '[] {"calls": []} {}', '{"calls": []} {"calls": []}',
+     '{"calls": []} []', '[] {"calls": 1}', '[] {"calls": [', '[] [] {"calls": []}'],
+)  # fmt: skip
+def test_any_other_two_documents_are_none(text: str) -> None:
+    with pytest.raises(Rejected, match="Extra data"):
+        decode(text.encode())
+
+
 @pytest.mark.parametrize(
     "text", ['// "a"\n{"a": 1, /* † */ "b" 2}', '{/*\n*/\n"a": [1,\n], "b" 2}', '{"a": "//", "b": [ ], "c" 2}']
 )
