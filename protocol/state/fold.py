@@ -17,12 +17,12 @@ from typing import Any
 from .. import limits
 from ..errors import Conflict, Unresolved, shortened, some_of
 from ..messages import CHOSEN, ERROR, TEXT_TYPES, TRUST, Message, is_chat, is_promise, is_written
-from ..paths import MISSING, copied, type_name
+from ..paths import MISSING, copied, lookup, nest, type_name
 from ..references import Expression, Reference
 from ..templates import as_text
 from .kinds import Kind
 from .labels import TRUSTED, UNMARKED, Labels, MarkedPlaces, Marks
-from .operations import Operation, read_operation, verify
+from .operations import Method, Operation, read_operation, verify
 
 
 class Fold:
@@ -167,6 +167,35 @@ class Fold:
                         return f"{above} {_described(value)}{_of_elements(value, place, length)}"
         return ""
 
+    def carried(self, kind: str) -> Iterator[dict[str, Any]]:
+        """Messages of a kind's value, without their instance: of an instance what it has of its own. What is trusted is
+        written at once, and each place with sources by itself, named with them.
+        """
+        root, value = Reference(kind), self.root(kind)
+        if value is MISSING or not self.has_own(root):
+            return
+        given = self._base.root(kind) if self._base is not None else {}
+        if not isinstance(value, dict):
+            yield _carrying(root, value, self.marks(root).labels)
+            return
+        is_replaced = given is not MISSING and not (isinstance(given, dict) and given.keys() <= value.keys())
+        if is_replaced:
+            yield _carrying(root, {}, TRUSTED)
+        places = ((Reference(kind, (key,)), each) for key, each in value.items())
+        own = (one for one in places if is_replaced or self._differs(*one))
+        parts = [part for at, each in own for part in _parts(at, each, self)]
+        trusted = {str(at.path[0]): each for at, each, labels in parts if not labels and len(at.path) == 1}
+        if trusted or not parts:
+            yield {"type": kind, "data": trusted, "_outputMethod": Method.ASSIGN.value}
+        yield from (_carrying(*part) for part in parts if part[2] or len(part[0].path) > 1)
+
+    def _differs(self, place: Reference, value: Any) -> bool:
+        """Whether a value, or its sources, may be others than the base's."""
+        if self._base is None:
+            return True
+        given = lookup(self._base.root(place.kind), place.path)
+        return self.has_own(place) and not (given is value and self._base.marks(place) == self.marks(place))
+
     def kinds(self) -> tuple[str, ...]:
         """The kinds that have a value, in the order they came: the base's first."""
         return tuple(name for name, kind in self._all() if kind.root() is not MISSING)
@@ -241,3 +270,26 @@ def _of_elements(value: Any, place: Reference, length: int) -> str:
     first = Reference(place.kind, (*place.path[:length], 0, *rest))
     whole = Reference(place.kind, place.path[:length])
     return f": {first} is of its first element, {whole} is the whole list, and no reference reads a part of each"
+
+
+# Carrying over: messages that give the readers of another log what those of this one see (SPEC R3.6, R16.2).
+
+
+def _parts(place: Reference, value: Any, fold: Fold) -> Iterator[tuple[Reference, Any, Labels]]:
+    """The parts of a value whose sources differ, those above first; names that others chose are not taken apart."""
+    labels = fold.marks(place).labels
+    if labels and isinstance(value, dict) and not fold.untrusted(place):
+        below = [(Reference(place.kind, (*place.path, key)), each) for key, each in value.items()]
+        parts = [part for at, each in below for part in _parts(at, each, fold)]
+        if any(part[2] != labels for part in parts):
+            yield place, {}, TRUSTED
+            yield from parts
+            return
+    yield place, value, labels
+
+
+def _carrying(place: Reference, value: Any, labels: Labels) -> dict[str, Any]:
+    """The message that sets a place; that it names any source keeps effects from starting, so few are enough."""
+    trust = {TRUST: sorted(labels)[: limits.MOST_LABELS]} if labels else {}
+    how = {"_outputMethod": Method.SET.value, "_path": str(place)}
+    return {"type": place.kind, "data": nest(copied(value), place.path), **how, **trust}

@@ -602,3 +602,34 @@ def of_a_graph(plan: Plan) -> Iterator[str]:
 def test_graphs_reach_branches_failures_and_several_orders() -> None:
     found = shares(graphs, of_a_graph)
     assert not rare(found, ["one order", "several orders", "done", "failed", "skipped", "an alternative"], 10), found
+
+
+# Carrying over: what a kind's value and its sources are in another log (SPEC R3.6, R16.2).
+
+
+@given(st.lists(st.tuples(log_messages, st.sampled_from([None, None, "①", "②"]), st.sampled_from([(), (), ("mail",)]))))
+def test_law_every_reader_of_carried_messages_sees_the_values_and_at_least_the_sources(steps: list[Any]) -> None:
+    messages = [
+        {**message, **({"_instance": name} if name else {}), **({"_trust": [*labels]} if labels else {})}
+        for message, name, labels in steps
+    ]
+    before = _folds(messages)
+    after = _folds([
+        {**message, **({"_instance": name} if name else {})}
+        for name, fold in before.items()
+        for message in fold.carried("state")
+    ])  # fmt: skip
+    for name, fold in before.items():
+        reader = after.get(name, after[None])
+        assert reader.root("state") == fold.root("state")
+        for place in (Reference("state", path) for path in SMALL_PATHS if not isinstance((*path, "")[0], int)):
+            if fold.exists(place):
+                assert fold.marks(place).labels <= reader.marks(place).labels
+
+
+def _folds(messages: list[dict[str, Any]]) -> dict[str | None, Fold]:
+    folds: dict[str | None, Fold] = {None: Fold()}
+    for number, message in enumerate(messages):
+        fold = folds.setdefault(message.get("_instance"), Fold(folds[None]))
+        fold.append(message, f"message {number}")
+    return folds

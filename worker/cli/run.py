@@ -281,9 +281,14 @@ def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
 
 @command("Submit and print the id of the run.")
 @source_options
+@click.option(
+    "--state-of",
+    metavar="RUN",
+    help="Begin with the state of this run, of each instance, with its labels; FILE's own messages add to it.",
+)
 @naming_options
 @check_options
-def submit(*, source: Source, naming: Naming, checks: CheckOptions, common: Common) -> None:
+def submit(state_of: str | None, *, source: Source, naming: Naming, checks: CheckOptions, common: Common) -> None:
     """Submit FILE (or - for standard input) to the configured broker, and print the run's id.
 
     Warnings of `acts check` are printed on stderr; --json has all its findings.
@@ -296,10 +301,14 @@ def submit(*, source: Source, naming: Naming, checks: CheckOptions, common: Comm
         load_registry(settings)
         settings.require_redis()
         from ..client.client import Client
+        from ..client.submitting import counted_behind, with_state
         from ..store.connections import connect, eviction_warning
 
         with Client(settings) as client:
-            plan = client.check_submission(value, allow=source.allowed)
+            state = client.state_of(state_of) if state_of is not None else []
+            value = with_state(value, state) if state else value
+            with counted_behind(state):
+                plan = client.check_submission(value, allow=source.allowed)
             findings = checks.tell(plan)
             run = client.submit_plan(plan, naming.label(value), files)
             with closing(connect(settings)) as redis:

@@ -1,4 +1,5 @@
-"""Export a run to one file and import it under its id (SPEC R11.5); make a plan of its calls, a script of its answers.
+"""Export a run to one file and import it under its id (SPEC R11.5); make a plan of its calls, a script of its
+answers, and of its state what another run begins with.
 
 The file has lines of JSON. The first holds the definition, the state and the result, as `acts show --json` prints it;
 each of the others a file of the run (`file` is its digest, `content` is in base64), or an entry of its log: `id`,
@@ -32,12 +33,13 @@ from ...protocol.errors import json_text, shortened, some_of
 from ...protocol.limits import MOST_LABELS, value_problems
 from ...protocol.messages import DATA_TYPES, EVERYWHERE, TRUST, kind_of
 from ...protocol.plan.config import SETTINGS
+from ...protocol.references import Reference
 from ..broker.attempts import CallId
 from ..broker.messages import pack, unpack
 from ..errors import NoLoop, NoSuchTick, RunNotFound
 from ..limits import LONGEST_PATH, MOST_NAMED, limits_of
 from ..registry.models import ModelRequest
-from ..store.definition import FORMAT, StoredPlan, require_format, unpack_definition
+from ..store.definition import FORMAT, SaidHere, StoredPlan, require_format, unpack_definition
 from ..store.entries import ENTRY_ID, Entry, id_key, read_entry
 from ..store.held_calls import audit_record
 from ..store.keys import ENDED_STATUSES, Condition, Field, Fields
@@ -45,7 +47,7 @@ from ..store.run_list import OWNER, RunList, owner_fields
 from ..store.run_store import Head, RunStore
 from ..store.run_writer import RunCopy, expire_runs
 from ..store.scripts import server_ms
-from ..store.state import End, RunState
+from ..store.state import End, LaneState, RunState
 from .submitting import ID
 
 if TYPE_CHECKING:
@@ -161,6 +163,32 @@ def _config_of(definition: StoredPlan) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in _NOT_OF_PLANS} | (
         {"trust": trust} if trust else {}
     )
+
+
+def state_of(store: RunStore, said_here: SaidHere) -> list[dict[str, Any]]:
+    """Make messages of a run's folded state, with its labels, from which another run begins: the global state, then
+    what each instance has of its own (SPEC R3.6, R16.2). `said_here` is what this process says of the sources of calls.
+    """
+    run = RunState(replace(store.definition(), said_here=said_here), store.instances())
+    run.feed(store.entries())
+    found: list[dict[str, Any]] = []
+    for lane in run.lanes.values():
+        where = {} if lane.instance is None else {"_instance": lane.instance}
+        found += ({**message, **where} for message in lane.fold.carried(_STATE))
+        labels = sorted(lane.fold.all_marks.labels)[:MOST_LABELS]
+        if labels and not all(map(lane.fold.exists, _places_written(lane))):
+            # Who has kept a value from being there may have had a say in all that is read in its place.
+            found.append({"type": _STATE, "data": {}, TRUST: labels, **where})
+    return found
+
+
+_STATE: Final = "state"
+
+
+def _places_written(lane: LaneState) -> Iterator[Reference]:
+    """List the places in the state that the calls of a lane were to write."""
+    outputs = (call.output for call in lane.known.values() if call.output is not None)
+    return (place for output in outputs for place in output.references if place.kind == _STATE)
 
 
 def _with_sources(call: Call) -> Mapping[str, Any]:

@@ -185,6 +185,7 @@ class AsyncClient(Twin[Client]):
 
     submit_plan = converted(Client.submit_plan, _async_run)
     check_submission = awaited(Client.check_submission)
+    state_of = awaited(Client.state_of)
     check = awaited(Client.check)
     run = converted(Client.run, _async_run)
     find = converted(Client.find, _async_run)

@@ -17,6 +17,7 @@ from ..limits import limits_of
 from ..registry.activities import Registry
 from ..runner.checking import Checker
 from ..store.connections import connect, redis_errors
+from ..store.run_store import RunStore
 from ..store.waiting import DeadLetters
 from .files import File, files_of, require_files
 from .run import Run
@@ -26,11 +27,13 @@ from .submitting import (
     SubmissionOptions,
     Texts,
     collecting_seldom,
+    counted_behind,
     document_of,
     label_of,
     label_options,
     output_type,
     with_parts,
+    with_state,
 )
 
 if TYPE_CHECKING:
@@ -105,7 +108,8 @@ class Client:
         """Submit a solution, the plan messages of the context, or with a `schema` a request for a model. A text in the
         context is a message. `tools` may be a list of functions of activities, or of their names; `schema` may be a
         class of pydantic, and the result's `output` is an object of it then. A path or a `File` in the context, or in a
-        chat message's content, is a file that models are shown; `files` are those that a document names.
+        chat message's content, is a file that models are shown; `files` are those that a document names. `state_of`
+        names a run whose state is the new one's, with its labels; the context adds to it.
 
         With `allow` only the tools, activities and delegates that it names may be called, now and by amendments (SPEC
         R4.2a). The same `id` twice is one run; `name` and `tags` are for people, and to find it by. Raises
@@ -126,8 +130,11 @@ class Client:
         limits = limits_of(self.settings)
         files = files_of(self.settings, options.get("files"))
         given = plain({**options}, limits)
-        whole = files.put_into(with_parts(plain(value, limits), given, self.checker.tool_of))
-        checked = self.check_submission(whole, allow=given.get("allow"))
+        state = self.state_of(given["state_of"]) if given.get("state_of") is not None else []
+        own = with_parts(plain(value, limits), given, self.checker.tool_of)
+        whole = files.put_into(with_state(own, state) if state else own)
+        with counted_behind(state):
+            checked = self.check_submission(whole, allow=given.get("allow"))
         run = self.submit_plan(checked, label_of(whole, **label_options(given)), files.contents)
         run.output_type = output_type(options.get("schema"))
         return run
@@ -146,6 +153,18 @@ class Client:
         require_files(plan, contents, self.settings)
         with redis_errors(self.settings):
             return self.run_of(*self._dispatcher.submit(plan, label or Label(trace=current_place()), contents))
+
+    def state_of(self, run: str) -> list[dict[str, Any]]:
+        """The folded state of a run, named as in `find`, as messages from which another run begins: global, and of each
+        instance what it has of its own, with the sources of what others wrote (SPEC R16.2). Raises `RunNotFound`,
+        `AmbiguousRun`, `OtherFormat`, `InfrastructureError`.
+        """
+        from .archive import state_of
+
+        found = self.find(run)
+        found.require()
+        with redis_errors(self.settings):
+            return state_of(RunStore.open(self._redis, self.settings.key_prefix, found.id), self.checker.trust_of)
 
     def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
         """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""

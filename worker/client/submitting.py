@@ -214,6 +214,7 @@ class OtherOptions(LabelOptions, total=False):
     config: Mapping[str, Any] | None
     allow: Iterable[str] | None
     files: Mapping[str, Given] | None
+    state_of: str | None
 
 
 class SubmissionOptions(OtherOptions, total=False):
@@ -270,6 +271,31 @@ def with_parts(value: Any, options: SubmissionOptions, tool_of: Callable[[Callab
         kind = output_type(schema)
         whole["schema"] = schema if kind is None else kind.adapter.json_schema()
     return whole
+
+
+def with_state(value: Any, state: Sequence[Mapping[str, Any]]) -> Any:
+    """Put messages of a state before the context of a submission, whose own messages add to it. A value of no known
+    shape is returned as it is, for the check to refuse it.
+    """
+    document, _ = shaped(value)
+    context = document.get("context", []) if isinstance(document, Mapping) else None
+    return {**document, "context": [*state, *context]} if isinstance(context, list) else value
+
+
+@contextmanager
+def counted_behind(state: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+    """Let the errors of a block point into the context as it was before messages of a state were put before it."""
+    try:
+        yield
+    except Rejected as rejected:
+        rejected.errors = tuple(replace(one, pointer=_behind(one.pointer, len(state))) for one in rejected.errors)
+        raise
+
+
+def _behind(at: str, count: int) -> str:
+    first, *below = segments(at) or ("",)
+    is_message = first == "context" and below and below[0].isdecimal() and int(below[0]) >= count
+    return pointer(first, str(int(below[0]) - count), *below[1:]) if is_message else at
 
 
 def label_options(options: SubmissionOptions) -> LabelOptions:
