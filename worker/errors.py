@@ -104,6 +104,18 @@ class NoLoop(NotPossibleNow):
     code = "no_loop"
 
 
+class IsSimulation(NotPossibleNow):
+    """A simulation, from which no other run goes on."""
+
+    code = "is_simulation"
+
+    def __init__(self, run: str) -> None:
+        super().__init__(
+            f"run {run} is a simulation (config.latent): its values are a model's, and no other run goes on from it; "
+            "submit its document again without config.latent"
+        )
+
+
 class PlanChanged(NotPossibleNow):
     """Another plan waits for an approval, or none does."""
 

@@ -59,6 +59,11 @@ BUILT_IN: Final[Mapping[str, Mapping[str, Any]]] = {
 _TOOLS: Final = {name: Tool(name, schema) for name, schema in BUILT_IN.items()}
 
 
+def is_built_in(call: Call) -> bool:
+    """Whether a call runs without anybody's code."""
+    return call.runner.executor is Executor.ACTIVITY and call.runner.name in BUILT_IN
+
+
 def chooses(call: Call) -> bool:
     """Whether the engine itself chooses among the alternatives of a call."""
     return call.runner.executor is Executor.ACTIVITY and call.runner.name == CHOOSE

@@ -30,6 +30,7 @@ from ..limits import MOST_NAMED, Limits
 from ..messages import ERROR, TRUST
 from ..paths import MISSING, copied
 from ..plan.checked_plan import CheckedPlan
+from ..plan.config import is_simulation
 from ..plan.graph import Graph
 from ..plan.lanes import Lane
 from ..references import Expression, Reference
@@ -58,6 +59,8 @@ from .outcomes import Elements, LaneConfig
 
 Gather = Callable[[Call], Mapping[str, Fold] | None]
 
+RECORDED: Final = "recorded, and not carried out: the run is a simulation"
+"""Why a call of a simulation was skipped, of which nothing comes there (SPEC R12.10)."""
 REJECTED: Final = "Rejected"
 """The type of the error of a call that was rejected (SPEC R14.2)."""
 UNTRUSTED: Final = "Untrusted"
@@ -101,6 +104,8 @@ class Execution(CallStatuses):
     ) -> Execution:
         """The execution of a lane of a checked plan; `options` are the fields of `LaneConfig` that no plan sets."""
         config = LaneConfig(plan.tools, plan.returns, lane.instance, plan.trust, plan.refuses_untrusted, **options)
+        if is_simulation(plan.submission.config):
+            config = replace(config, is_simulated=True)
         return cls(lane.calls, lane.graph, fold, config, gather)
 
     def decide(self, date: str, *, most: int | None = None) -> list[Decision]:
@@ -355,6 +360,8 @@ class Execution(CallStatuses):
             return self._config.failed(call, Failure(type(problem).__name__, str(problem)), date)
         if call.reads and (invalid := self._config.invalid(call, parameters, date)) is not None:
             return invalid
+        if self._config.records(call):
+            return Outcome(call.index, Status.SKIPPED, reason=RECORDED)
         found = self._doubt(call, gathered or self._fold) if self._config.trust else None
         if found is not None and self._config.refuses_untrusted:
             return self._outcome(call, Failure(UNTRUSTED, str(found)), date, here)

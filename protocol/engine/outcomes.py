@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ..calls.call import NONE, Approvals, Call, element_index, element_of, elements_of, list_problems
+from ..calls.built_in import is_built_in
+from ..calls.call import NONE, Approvals, Call, asks, element_index, element_of, elements_of, list_problems
 from ..calls.declarations import CONTRACT_CHANGED
 from ..calls.outputs import (
     Message,
@@ -143,6 +144,15 @@ class LaneConfig:
     """
     simulated: frozenset[int] | None = None
     """The calls of which a simulation says where they write; None where nothing is simulated."""
+    is_simulated: bool = False
+    """Whether models answer calls, and no code runs (SPEC R12.10)."""
+
+    def records(self, call: Call) -> bool:
+        """Whether a call is only recorded, since the run is a simulation: one with effects, one that would be sent and
+        forgotten, and one that code alone could answer.
+        """
+        is_for_code = call.runner.executor is Executor.ACTIVITY and not (asks(call) or is_built_in(call))
+        return self.is_simulated and (call.is_fire_and_forget or is_for_code or self.trust_of(call).effects)
 
     def trust_of(self, call: Call) -> ToolTrust:
         """Trust of a call, by its tool and its code."""

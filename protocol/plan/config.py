@@ -123,6 +123,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "partial": Setting(lambda value: isinstance(value, bool), "true or false", in_submission=True),
     "show": Setting(lambda value: value == "schema", '"schema"', in_request=True),
     "show_bytes": Setting(*_COUNT, in_request=True),
+    "latent": Setting(lambda value: isinstance(value, bool), "true or false", in_submission=True),
     "max_concurrency": Setting(*_COUNT, in_submission=True, in_definition=True),
     "ignore": Setting(_are_codes, 'a list of codes of findings such as "ACT103"', in_submission=True),
 }
@@ -149,6 +150,11 @@ def config_problems(config: Any, *at: str | int) -> Iterator[Problem]:
 def settings_of(config: Any) -> dict[str, Any]:
     """The settings that a valid `config` makes: without those left out."""
     return {key: value for key, value in (config or {}).items() if value is not None}
+
+
+def is_simulation(config: Mapping[str, Any]) -> bool:
+    """Whether models answer the calls of a plan, and no code runs (SPEC R12.10)."""
+    return config.get("latent") is True
 
 
 # Advice and versions, which a request can ask for besides calls and an output (SPEC R15).

@@ -288,6 +288,8 @@ def result_lines(document: Mapping[str, Any], view: View, total: int | None = No
     calls = document["calls"]
     counts = Counter(call["status"] for call in calls)
     yield f"{status_word(document['status'])}  run {document['run']}, {counts_line(counts, total)}"
+    if document.get("simulation"):
+        yield "  a simulation: models have answered its calls, and no code has run"
     if document.get("reason") is not None:
         yield f"  {escaped(document['reason'])}"
     if view.is_quiet:

@@ -55,6 +55,13 @@ class Source:
         help="The picture, PDF or text that FILE names so: a part {type: file, file: NAME} of a message; repeatable.",
     )
 
+    latent: bool = option(
+        "--latent",
+        is_flag=True,
+        help="Simulate: a model answers the calls, and no code runs; calls with effects, and those that are sent and "
+        "forgotten, are recorded.",
+    )
+
     @property
     def allowed(self) -> tuple[str, ...] | None:
         """Tools, activities and delegates that may be called; None is all."""
@@ -84,6 +91,7 @@ class Source:
 
         value = _with_contexts(decode_submission(content, settings, self.file), self.contexts, settings)
         value = _with_inputs(value, self.inputs)
+        value = _with_setting(value, "latent") if self.latent else value
         pairs = [given.partition("=") for given in self.given]
         if wrong := next((given for given, (name, _, path) in zip(self.given, pairs, strict=True) if not path), None):
             raise _refused(f"--file {wrong}: write NAME=PATH, with the name that the submission has")
@@ -150,6 +158,15 @@ def _input_value(text: str, schema: Any) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def _with_setting(value: Any, name: str) -> Any:
+    """Switch a setting of a submission on."""
+    from ...protocol.plan.submission import shaped
+
+    document, _ = shaped(value)
+    config = document.get("config") or {} if isinstance(document, dict) else None
+    return {**document, "config": {**config, name: True}} if isinstance(config, dict) else value
 
 
 def _messages(file: str, settings: Settings) -> Iterator[Any]:

@@ -168,8 +168,10 @@ def _config_of(definition: StoredPlan) -> dict[str, Any]:
 def state_of(store: RunStore, said_here: SaidHere) -> list[dict[str, Any]]:
     """Make messages of a run's folded state, with its labels, from which another run begins: the global state, then
     what each instance has of its own (SPEC R3.6, R16.2). `said_here` is what this process says of the sources of calls.
+    Raises `IsSimulation`.
     """
     run = RunState(replace(store.definition(), said_here=said_here), store.instances())
+    run.definition.require_real(store.run)
     run.feed(store.entries())
     found: list[dict[str, Any]] = []
     for lane in run.lanes.values():

@@ -157,7 +157,7 @@ class Client:
     def state_of(self, run: str) -> list[dict[str, Any]]:
         """The folded state of a run, named as in `find`, as messages from which another run begins: global, and of each
         instance what it has of its own, with the sources of what others wrote (SPEC R16.2). Raises `RunNotFound`,
-        `AmbiguousRun`, `OtherFormat`, `InfrastructureError`.
+        `AmbiguousRun`, `OtherFormat`, `IsSimulation`, `InfrastructureError`.
         """
         from .archive import state_of
 

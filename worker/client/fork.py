@@ -54,11 +54,13 @@ class Forker:
         """Write a new run that is as this one was at an id, or is now. Returns the new run's id.
 
         An id within the submission means the end of it, one within a call's result or an amendment the moment before.
-        The tasks are not published: resume it, or leave that to the workers' sweep. Raises `RunNotFound`, `OverLimit`.
+        The tasks are not published: resume it, or leave that to the workers' sweep. Raises `RunNotFound`, `OverLimit`,
+        `IsSimulation`.
         """
         at, amended = self._moment(at)
         head = self._store.head()
         run = RunState(unpack_definition(head.definition))
+        run.definition.require_real(self._run)
         now_ms = server_ms(self._redis)
         copy = RunCopy(self._redis, self._settings.key_prefix, make_run_id(now_ms))
         with copy.begun(now_ms, self._settings):

@@ -15,6 +15,7 @@ from ...protocol.engine.costs import Cost
 from ...protocol.engine.loop import Loop, Stage, Tick
 from ...protocol.engine.outcomes import holds_references, output_fault, resolve_output
 from ...protocol.paths import MISSING
+from ...protocol.plan.config import is_simulation
 from ...protocol.state.fold import Fold
 from .. import limits
 from ..broker.attempts import CallId
@@ -217,6 +218,8 @@ def status_of(store: RunStore) -> dict[str, Any]:
             status["unanswered"] = unanswered
     if (parent := Parent.read(state.get(PARENT))) is not None:
         status["parent"] = {"run": parent.call.run, "call": parent.call.name}
+    if "simulation" in state:
+        status["simulation"] = True
     if "forked_from" in state:
         status["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
     return status
@@ -326,6 +329,8 @@ class Result(Generic[OutputT]):
     """What asking models has cost in all, by its loop, its calls and their child runs (SPEC R13.12)."""
     background: Background | None = None
     """The calls that it has sent and not awaited (SPEC R5.1); None where there are none, or at a past moment."""
+    is_simulation: bool = False
+    """Whether models have answered its calls, and no code has run (SPEC R12.10)."""
     plain_output: Any = MISSING
     """The output as JSON, where `output` is an object of the class that was submitted as the schema."""
 
@@ -368,6 +373,7 @@ class Result(Generic[OutputT]):
             background=self.background.to_dict() if self.background is not None else None,
             conflicts=list(self.conflicts) or None,
             reason=self.reason,
+            simulation=self.is_simulation or None,
         )
 
 
@@ -420,6 +426,7 @@ class Assembly:
             conflicts=tuple(dict.fromkeys(conflicts)),
             ticks=_ticks(run.loop, calls) if run.loop is not None else None,
             cost=_cost(run, status),
+            is_simulation=is_simulation(definition.config),
         )
 
 

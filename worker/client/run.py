@@ -199,7 +199,7 @@ class ReadableRun(Generic[OutputT]):
     def export_plan(self, tick: int | None = None, *, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
         """The run's calls as a submission of one plan message, with the tools and delegates that they name, to be run
         again with other data; of a `tick` of its loop alone, where one is given. `warn` is given a line about calls
-        that the plan runs more often than this run has. Raises `NoLoop`, `NoSuchTick`.
+        that the plan runs more often than this run has. Raises `NoLoop`, `NoSuchTick`, `IsSimulation`.
         """
         from .archive import plan_of, promise_in
 
@@ -207,6 +207,7 @@ class ReadableRun(Generic[OutputT]):
         promises = list[dict[str, Any]]()
         with redis_errors(self._settings):
             run = RunState(self._store.definition(), self._store.instances())
+            run.definition.require_real(self.id)
             for entry in self._store.entries():
                 run.apply(entry)
                 promises += [promise] if (promise := promise_in(entry)) is not None else []

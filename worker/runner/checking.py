@@ -21,7 +21,7 @@ from ...broker_config import Settings
 from ...protocol import Plan, Problem, Rejected, check_amendment, check_in
 from ...protocol.calls.call import ASK_HUMAN, QUESTION, Call, place_in
 from ...protocol.calls.declarations import declares_tools, has_own_run, is_workflow, workflow_document
-from ...protocol.calls.tools import Executor, Runner
+from ...protocol.calls.tools import ANONYMOUS, Executor, Runner
 from ...protocol.calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust
 from ...protocol.engine.loop import PRICE_REMEDY
 from ...protocol.errors import pointer
@@ -30,6 +30,7 @@ from ...protocol.paths import MISSING
 from ...protocol.plan.additions import SoFar, placed
 from ...protocol.plan.checked_plan import CheckedPlan
 from ...protocol.plan.checking import Environment, delegate_problems, reach_of
+from ...protocol.plan.config import is_simulation
 from ...protocol.plan.lanes import Unresolvable
 from ...protocol.plan.submission import delegates_called
 from ...protocol.plan.support import unsupported
@@ -240,6 +241,9 @@ class Checker:
         """
         problems = [*self._loosened(plan), *self._unfit_models(plan), *self._unpriced(plan), *_reserved(plan)]
         problems += _self_endorsed(value, known or {})
+        if is_simulation(plan.submission.config) and ANONYMOUS in self._registry.delegates:
+            text = f"asks a model as the delegate {ANONYMOUS!r}, which is code here: register that under another name"
+            problems.append(Problem(pointer("config", "latent"), text))
         complete = self._known_delegates.with_definitions(plan)
         problems += self._without_model(complete)
         problems += self._unfit_loops(complete)

@@ -21,6 +21,7 @@ from ...protocol.calls.tools import Executor, Runner, Tool
 from ...protocol.calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust, endorsement_problems, tool_trust_of
 from ...protocol.messages import EVERYWHERE
 from ...protocol.plan.checked_plan import CheckedPlan
+from ...protocol.plan.config import is_simulation
 from ...protocol.plan.graph import Graph, Writers
 from ...protocol.plan.lanes import Lane
 from ...protocol.plan.waits import Gathers, Waits
@@ -28,7 +29,7 @@ from ...protocol.references import Reference, parse
 from ...protocol.trust import refuses_untrusted
 from .. import limits
 from ..broker.messages import pack, unpack
-from ..errors import OtherFormat
+from ..errors import IsSimulation, OtherFormat
 
 # Formats: which runs this version reads; one of another format is left to the workers of its version (SPEC R11.1).
 
@@ -315,6 +316,11 @@ class StoredPlan:
             return (*record.calls, *(call for call in templates if call.gather))
         own = (call for call in templates if call.instance in (None, EVERYWHERE, instance) and not call.gather)
         return (*record.calls, *own)
+
+    def require_real(self, run: str) -> None:
+        """Raise `IsSimulation` for the definition of a simulation: no other run goes on from it (SPEC R12.10)."""
+        if is_simulation(self.config):
+            raise IsSimulation(run)
 
     def are_same_everywhere(self, record: LaneRecord) -> bool:
         """Whether all instances with this record have the same calls."""

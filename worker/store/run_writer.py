@@ -24,6 +24,7 @@ from ...protocol import Plan
 from ...protocol.engine.events import Status
 from ...protocol.engine.loop import Loop
 from ...protocol.engine.outcomes import output_fault
+from ...protocol.plan.config import is_simulation
 from ...protocol.plan.lanes import Lane
 from .. import limits
 from ..backoff import batches
@@ -424,6 +425,7 @@ class RunWriter:
             "status": first if left else ended,
             **({"output_fault": fault} if fault is not None else {}),
             **({"plan": 1} if plan.waits_for_approval else {}),
+            **({"simulation": 1} if is_simulation(plan.submission.config) else {}),
             "total": plan.size,
             "remaining": left,
             **(dict.fromkeys((f"n:{Status.SENT.value}", "sent"), plan.size + is_request - left) if sent else {}),

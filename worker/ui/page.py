@@ -111,6 +111,7 @@ def overview(run: OpenedRun) -> dict[str, Any]:
         "held": status["calls"].get("held", 0) + status.get("held_below", 0),
         "parent": status.get("parent"),
         "forked_from": status.get("forked_from"),
+        "simulation": status.get("simulation", False),
         "background": status.get("background"),
         "unanswered": status.get("unanswered", []),
         "expires": iso_date(now_ms + left_ms) if left_ms > 0 else None,

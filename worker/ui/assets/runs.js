@@ -116,6 +116,7 @@ async function runView({ run, overview }) {
     instances: overview.instances ? counted(overview.instances) : null,
     "child of": overview.parent ? anchor(address("run", overview.parent.run), overview.parent.run) : null,
     "forked from": forkedFrom(overview.forked_from),
+    simulation: overview.simulation ? "models have answered its calls, and no code has run" : null,
     "sent and forgotten": background(overview.background),
     by: [
       (overview.orders ?? []).map((one) => wrap("div", ordered(one))),
