@@ -633,6 +633,7 @@ FIT: dict[str, list[Any]] = {
     "partial": [True, False],
     "show": ["schema"],
     "show_bytes": [100],
+    "latent": [True, False],
     "max_concurrency": [1],
     "ignore": [[], ["ACT103", "ACT299"]],
 }
@@ -660,6 +661,7 @@ UNFIT: dict[str, list[Any]] = {
     "partial": [1, "true"],
     "show": ["value", True],
     "show_bytes": [0],
+    "latent": [1, "model"],
     "max_concurrency": [0, True, 1.0],
     "ignore": ["ACT103", ["race"], [103], ["ACT1"]],
 }
@@ -702,7 +704,7 @@ def test_r7_1_a_setting_of_null_is_left_out() -> None:
 
 REQUESTS = {"model", *SAMPLING, "max_output_tokens", "request_seconds"}
 PEOPLE = {"approve", "approve_seconds"}
-OTHERS = {"max_concurrency", "ignore", "mode", "partial", "promise_seconds", "resolve", "trust"}
+OTHERS = {"max_concurrency", "ignore", "latent", "mode", "partial", "promise_seconds", "resolve", "trust"}
 HONOURED = {*OTHERS, *REQUESTS, *PEOPLE}
 
 
