@@ -328,10 +328,9 @@ def check_calls(
     is_in_loop = submission.is_in_loop
     calls, call_problems, paths_are_known = read_calls(submission, toolbox, limits)
     problems += call_problems
-    problems += _bare_problems(submission, known)
+    problems += (*_bare_problems(submission, known), *_simulation_problems(submission, toolbox))
     if submission.is_request:
-        problems += aside_problems(submission.context)
-        problems += _goal_problems(submission)
+        problems += (*aside_problems(submission.context), *_goal_problems(submission))
         problems += _code_problems(submission, toolbox)
         problems += _contradictions(submission, known)
     if is_upfront(submission):
@@ -369,12 +368,9 @@ def check_calls(
         asked=asked_of(submission, known) if submission.is_request or is_in_loop else NOTHING,
         operator=known.operator,
     )
-    if is_simulation(submission.config):
-        problems += _simulation_problems(submission, toolbox)
-        layout = _simulated(layout, known)
     if problems:
         raise RejectedCalls(_ordered(problems), layout)
-    return layout
+    return _simulated(layout, known) if is_simulation(submission.config) else layout
 
 
 # Simulation: a plan without its code (SPEC R12.10).
@@ -385,6 +381,8 @@ def check_calls(
 
 
 def _simulation_problems(submission: Submission, toolbox: Toolbox) -> Iterator[Problem]:
+    if not is_simulation(submission.config):
+        return
     if submission.is_request:
         text = "simulates a plan, and here a model writes the calls: give a solution or a plan, or leave it out"
         yield Problem(pointer("config", "latent"), text)
