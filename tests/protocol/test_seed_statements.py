@@ -41,8 +41,8 @@ def give(value: Any, to: str | None = None, **more: Any) -> dict[str, Any]:
 
 
 def choosing(parameters: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
-    """The place that the parameter names."""
-    return Output(parameters["place"], "chosen")
+    """The place in the state that the parameter names."""
+    return Output(f"†state.{parameters['place']}", "chosen")
 
 
 def failing(parameters: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
@@ -133,6 +133,8 @@ class Statement:
             own = found.setdefault(raw["_tool"], {"type": "object", "properties": {}})
             names = [key for key in raw if not key.startswith("_") or key in ("_delegate", "_module")]
             own["properties"] |= {key: {} for key in names}
+            if raw.keys() & {"_scopes", "_imports"}:
+                own["properties"]["_scopes"] = {"type": "array", "items": {"type": "string"}}
         return {**found, **self.tools}
 
     @property
@@ -167,7 +169,10 @@ FREE: Final = {"type": "object", "properties": {"value": {}, "_outputPath": {"ty
 THINK: Final = {"type": "object", "properties": {"_output": {"type": "string"}}}
 SECRET: Final = [{"type": "state", "user": "Ann"}, {"type": "input", "secret": "x"}]
 SUMMARY: Final = {"context": [{"type": "system", "text": "Sum up."}], "schema": {"type": "string"}}
-LIST_THEN_SOLUTION: Final = '[{"type": "state", "a": 1}] // then\n{"calls": [{"_tool": "give", "value": "†state.a"}]}'
+LIST_THEN_SOLUTION: Final = """
+[{"type": "state", "a": 1}]  // then
+{"calls": [{"_tool": "sum", "_delegate": "Summarizer", "_scopes": ["state"]}]}
+"""
 
 OUTPUT_EN: Final = "acceptance/test_seed_output_en.py"
 SCOPES: Final = "acceptance/test_seed_scopes_ru.py"
@@ -199,8 +204,9 @@ STATEMENTS: Final = (
        tools={"give": FREE}),
     _S(13, "a tool may fix the path, and it is filled in", [give(1)], lambda s: s.value("†state.fixed") == 1,
        tools={"give": PINNED}),
-    _S(14, "nothing is overwritten", [give(1, "†state.a"), give("†state.a", "†state.a", _outputMethod="push")],
-       lambda s: len(s.messages), is_for_people=True, wrong="/solution/calls/1"),
+    _S(14, "nothing is overwritten", [give(2, "†state.a")],
+       lambda s: (s.value("†state.a"), s.plan.submission.context) == (2, [{"type": "state", "a": 1}]),
+       context=[{"type": "state", "a": 1}]),
     _S(15, "a value is put together when it is read", [give(2, "†state.l", _outputMethod="push")],
        lambda s: s.value("†state.l") == [1, 2], context=[{"type": "state", "l": [1]}]),
     _S(16, "what a call sets hides what was there", [give({"b": 2}, "†state.a")],
@@ -227,7 +233,7 @@ STATEMENTS: Final = (
        lambda s: s.plan.edges == ((1, 0),)),
     # Calls without a place.
     _S(25, "to leave the path out means something: a thought, or sent and forgotten", [call("think"), give(1)],
-       lambda s: (s.status(0), s.status(1)) == ("latent", "sent"), latent=("think",)),
+       lambda s: (s.status(0), s.status(1)) == ("latent", "sent"), latent=("think",), answer_awaits="R12.4"),
     _S(26, "a latent call without a path is a passing thought", [call("think", _output="so")],
        lambda s: (s.status(0), s.messages) == ("latent", []), tools={"think": THINK}, latent=("think",),
        answer_awaits="R12.4"),
@@ -240,15 +246,17 @@ STATEMENTS: Final = (
        lambda s: (s.status(0), s.messages) == ("sent", []),
        tools={"give": {"type": "object", "properties": {"value": {}, "_output": {"type": "integer"}}}},
        answer_awaits="R12.4"),
-    _S(30, "as for an event that is logged", [call("logEvent", eventName="x")], lambda s: s.status(0) == "sent"),
-    _S(31, "as for a notice", [call("sendMessage", message="x")], lambda s: s.status(0) == "sent"),
+    _S(30, "as for an event that is logged", [call("logEvent", eventName="x")], lambda s: s.status(0) == "sent",
+       answer_awaits="R12.4"),
+    _S(31, "as for a notice", [call("sendMessage", message="x")], lambda s: s.status(0) == "sent",
+       answer_awaits="R12.4"),
     _S(32, "as for long work that nothing waits for", elsewhere=held(
         "worker/test_forgetting.py", "test_the_run_does_not_wait_for_it_and_its_message_asks_for_no_result")),
     _S(33, "a path may name several places, or one of several", [
-        give(1, "†state.a && †data.a"), call("choosing", "†state.b || †state.c", place="†state.c")],
+        give(1, "†state.a && †data.a"), call("choosing", "†state.b || †state.c", place="c")],
        lambda s: (s.value("†state.a"), s.value("†data.a"), s.value("†state.c")) == (1, 1, "chosen")),
     _S(34, "so what runs depends on what comes", [
-        call("choosing", "†state.b || †state.c", place="†state.c"), give("†state.b", "†state.x"),
+        call("choosing", "†state.b || †state.c", place="c"), give("†state.b", "†state.x"),
         give("†state.c", "†state.y")],
        lambda s: (s.status(1), s.status(2)) == ("skipped", "done")),
     _S(35, "paths are the wires of a graph", [give(1, "†state.a"), give("†state.a", "†state.b")],
@@ -277,7 +285,7 @@ STATEMENTS: Final = (
        lambda s: s.value("†state.user.summary") == "x"),
     _S(47, "the structure is there before the data", [give("†input.name", "†state.a"), give("†state.a", "†state.b")],
        lambda s: s.plan.edges == ((0, 1),), context=[PROMISE], is_for_people=True),
-    _S(48, "the tool decides which place it is", [call("choosing", "†state.a || †state.b", place="†state.b")],
+    _S(48, "the tool decides which place it is", [call("choosing", "†state.a || †state.b", place="b")],
        lambda s: (s.value("†state.a"), s.value("†state.b")) == (MISSING, "chosen")),
     _S(49, "a failure goes to the other place", [call("failing", "†state.verified || †state.failed")],
        lambda s: s.value("†state.failed")["type"] == "ValueError"),
@@ -296,7 +304,7 @@ STATEMENTS: Final = (
     _S(56, "state is the draft between the steps", [give(1, "†state.a"), give("†state.a", "†data.b")],
        lambda s: s.value("†data.b") == 1),
     _S(57, "a plan message holds the calls", (), lambda s: s.value("†state.a") == 1, is_for_people=True,
-       more={"context": [{"type": "plan", "plan": [give(1, "†state.a")]}], "tools": {"give": {"type": "object"}}}),
+       more={"": {"context": [{"type": "plan", "plan": [give(1, "†state.a")]}], "tools": {"give": {}}}}),
     # State.
     _S(58, "state is data that lasts", [give("†state.a", "†state.b")], lambda s: s.value("†state") == {"a": 1, "b": 1},
        context=[{"type": "state", "a": 1}]),
@@ -326,7 +334,7 @@ STATEMENTS: Final = (
         LOOP, "test_r12_5_an_output_that_leaves_required_places_of_the_state_empty_is_set_aside")),
     _S(71, "a path without a kind is in the state", [give(1, "user.summary")],
        lambda s: s.value("†state.user.summary") == 1, answer_awaits="R12.4"),
-    _S(72, "|| writes to one of several places", [call("choosing", "†state.a || †state.b", place="†state.a")],
+    _S(72, "|| writes to one of several places", [call("choosing", "†state.a || †state.b", place="a")],
        lambda s: s.value("†state") == {"a": "chosen"}),
     _S(73, "who carries it out chooses", [give(1, "†state.a || †state.b")], lambda s: s.value("†state") == {"a": 1}),
     _S(74, "&& writes to all places", [give(1, "†state.a && †state.b")],
@@ -372,7 +380,7 @@ STATEMENTS: Final = (
     _S(93, "a plan has no circle", [give("†state.b", "†state.a"), give("†state.a", "†state.b")],
        wrong="/solution/calls/0"),
     _S(94, "it branches and fans out", [
-        call("choosing", "†state.a || †state.b", place="†state.a"), give("†state.a", "†data.x"),
+        call("choosing", "†state.a || †state.b", place="a"), give("†state.a", "†data.x"),
         give("†state.a", "†data.y")], lambda s: s.plan.waves == ((0,), (1, 2))),
     _S(95, "each instance has a state", EACH, lambda s: s.value("†state.seen", "①") == "①", context=PEOPLE),
     _S(96, "references find the right one", EACH, lambda s: s.value("†state.seen", "②") == "②", context=PEOPLE),
@@ -424,15 +432,15 @@ STATEMENTS: Final = (
         "worker/test_delegates.py", "test_the_message_holds_exactly_the_scoped_context")),
     _S(118, "two users are told apart", [call("sendMessage", recipientId="b", message="Hi", _scopes=["input"])],
        lambda s: s.result.sent[0].context == {"input": {"user": "b"}},
-       context=[{"type": "state", "user": "a"}, {"type": "input", "user": "b"}]),
+       context=[{"type": "state", "user": "a"}, {"type": "input", "user": "b"}], answer_awaits="R12.4"),
     _S(119, "an event is logged with the user it is not told", [call("logEvent", eventName="x", _scopes=["state"])],
-       lambda s: s.result.sent[0].context == {"state": {"user": "Ann"}}, context=SECRET),
+       lambda s: s.result.sent[0].context == {"state": {"user": "Ann"}}, context=SECRET, answer_awaits="R12.4"),
     _S(120, "a function takes parameters and scopes apart", elsewhere=held(
         SCOPES, "test_a_keyword_named_like_a_kind_receives_its_scope")),
     _S(121, "a list of a message and a call is a submission", (), lambda s: s.plan.calls[0].runner.name == "Summarizer",
        more={"": [{"type": "state", "text": "long"},
                   call("summarize", _delegate="Summarizer", _scopes=["state"])]}, is_for_people=True),
-    _S(122, "a context and a solution are one submission", (), lambda s: s.plan.calls[0].tool == "give",
+    _S(122, "a context and a solution are one submission", (), lambda s: s.plan.calls[0].tool == "sum",
        more={"": decode(LIST_THEN_SOLUTION.encode())}, is_for_people=True),
     _S(123, "two delegates get a state each", elsewhere=held(
         SCOPES, "test_delegates_in_code_receive_only_their_instances_state")),
@@ -507,10 +515,12 @@ def answered(one: Statement, wire: str) -> Answer:
     functions = functions_of(function_schema(request))
     names = {function.tool: function.name for function in functions}
     writing = FunctionAnswer(functions)
-    parts = [
-        writing.call(names[raw["_tool"]], json.dumps({key: value for key, value in raw.items() if key != "_tool"}))
-        for raw in one.calls
-    ]
+    parts = []
+    for raw in one.calls:
+        pinned = "_outputPath" in request.tools[raw["_tool"]].constants
+        arguments = {key: value for key, value in raw.items() if key != "_tool"}
+        kept = arguments if pinned else {"_outputPath": None, **arguments}
+        parts.append(writing.call(names[raw["_tool"]], json.dumps(kept)))
     return read_answer(request, "".join(parts) + writing.end())
 
 

@@ -49,7 +49,7 @@ def test_a_run_is_named_at_the_command_line_as_anywhere(backend: Backend) -> Non
     assert second.code == 0
     assert backend.wait(second.stdout.strip()).data()["data"] == {"n": 1}
     nowhere = command(backend, "submit", "-", "--state-of", "nowhere", stdin=document)
-    assert nowhere.code == 1
+    assert nowhere.code == 4
     assert "nowhere" in nowhere.stderr
 
 

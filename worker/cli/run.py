@@ -293,7 +293,7 @@ def submit(state_of: str | None, *, source: Source, naming: Naming, checks: Chec
 
     Warnings of `acts check` are printed on stderr; --json has all its findings.
 
-    Exit codes: 0 submitted, 2 rejected, 3 no server.
+    Exit codes: 0 submitted, 2 rejected, 3 no server, 4 no such run for --state-of.
     """
     with common.documented():
         settings = common.settings()
