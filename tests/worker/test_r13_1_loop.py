@@ -109,9 +109,7 @@ def test_r13_1_an_output_is_set_aside_where_a_call_that_came_with_it_failed(loop
 
 GOAL: dict[str, Any] = {
     "context": [{"type": "state", "schema": {"type": "object", "required": ["sum", "more"]}}],
-    "tools": {
-        "add": {**ADD, "properties": {**ADD["properties"], "_outputPath": {"enum": ["†state.sum", "†state.more"]}}}
-    },
+    "tools": {"add": {**ADD, "properties": {"a": {}, "b": {}, "_outputPath": {"enum": ["†state.sum", "†state.more"]}}}},
     "config": {"goal": "state"},
 }
 

@@ -56,7 +56,7 @@ CODE: list[Any] = [simulated_weight, simulated_payment, simulated_notice]
 CONTEXT: list[dict[str, Any]] = [
     {"type": "state", "_instance": name, "parcel": f"parcel of {name}", "secret": "not shown"} for name in ("①", "②")
 ]
-PLAN = {
+PLAN: dict[str, Any] = {
     "type": "plan",
     "calls": [
         {"_tool": "simulated_weight", "parcel": "†state.parcel", "_outputPath": "†state.weight"},
@@ -110,7 +110,7 @@ def test_r12_10_nothing_goes_on_from_a_simulation(client: LocalClient) -> None:
     for going_on in (run.fork, run.export_plan, lambda: client.submit([], {"calls": []}, state_of=run.id)):
         with pytest.raises(IsSimulation, match=run.id):
             going_on()
-    run.amend({"calls": [{**PLAN["calls"][0], "parcel": "another", "_outputPath": "†state.more"}]}, add=True)  # type: ignore[index]  # a list
+    run.amend({"calls": [{**PLAN["calls"][0], "parcel": "another", "_outputPath": "†state.more"}]}, add=True)
     assert run.wait(timeout_seconds=60).data("①")["state"]["more"] == 250
     assert ran == [], "and what is added to it is simulated, too"
 
