@@ -356,7 +356,7 @@ STATEMENTS: Final = (
        lambda s: s.value("†data.p") == {"userId": "u1"}, context=[{"type": "state", "user": {"id": "u1"}}],
        tools={"echo": {"type": "object", "properties": {"userId": {"const": "†state.user.id"}},
                        "required": ["userId"]}},
-       awaits="R4.1", answer_awaits="R4.1"),
+),
     _S(83, "a graph can be checked and used again", elsewhere=held(
         "worker/test_export_plan.py", "test_a_plan_is_run_again_with_other_data")),
     _S(84, "and simulated", elsewhere=held("protocol/test_simulation.py", "")),
