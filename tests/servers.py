@@ -34,6 +34,7 @@ COMMANDS: Final = {
         "retry fork export import runs delete dead prompt eval ui worker metrics health doctor"
     ),
     "mcp/test_tools_of_servers": "mcp",
+    "worker/test_r4_12_moments": "move",
     "worker/test_traces": "trace traces",
 }
 """Modules of tests, and the commands of `acts` that they run."""

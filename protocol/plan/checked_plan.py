@@ -9,10 +9,11 @@ from itertools import islice
 from typing import Any, Final
 
 from .. import limits
-from ..calls.call import Call, completed, read_approvals
-from ..calls.declarations import input_schema
-from ..calls.tools import ANONYMOUS, Tool
-from ..calls.trust import NOTHING, OperatorTrust, ToolTrust
+from ..calls.built_in import is_built_in
+from ..calls.call import Call, asks, completed, read_approvals
+from ..calls.declarations import has_own_run, input_schema
+from ..calls.tools import ANONYMOUS, Executor, Runner, Tool
+from ..calls.trust import NOTHING, OperatorTrust, ToolTrust, tool_trust_of
 from ..errors import Problem, pointer
 from ..paths import MISSING, parts_of
 from ..references import Reference
@@ -347,3 +348,38 @@ def _both(own: Any, other: Any) -> Any:
     if other in (True, {}) or (isinstance(own, Mapping) and other in own.get("allOf", ())):
         return own
     return {"allOf": [own, other]}
+
+
+# Simulation: a plan without its code (SPEC R12.10).
+#
+# What code would answer, a model answers as an anonymous delegate: it is given the description of the tool, the
+# parameters and what the scopes give, and no more than the code would see. A call with effects, and one that is sent
+# and forgotten, stays what it is; it is recorded where it would start.
+
+
+def simulated(layout: CheckedPlan, definitions: Definitions) -> CheckedPlan:
+    """Make the plan of a simulation: models answer where code would."""
+    runners = {call.index: _without_code(call, layout, definitions) for call in layout.calls}
+    made: dict[int, tuple[Call, ...]] = {}
+    for lane in layout.lanes.values():  # most instances share their calls
+        if id(lane.calls) not in made:
+            made[id(lane.calls)] = tuple(replace(call, runner=runners[call.index]) for call in lane.calls)
+    calls = tuple(replace(call, runner=runners[call.index]) for call in layout.calls)
+    lanes = {name: replace(lane, calls=made[id(lane.calls)]) for name, lane in layout.lanes.items()}
+    return replace(layout, calls=calls, lanes=lanes)
+
+
+def _without_code(call: Call, layout: CheckedPlan, definitions: Definitions) -> Runner:
+    """Find out who answers a call in a simulation."""
+    executor, name = call.runner.executor, call.runner.name
+    if executor is Executor.LATENT or call.is_fire_and_forget or asks(call) or is_built_in(call):
+        return call.runner
+    if tool_trust_of(layout.trust, call.tool, name).effects:
+        return call.runner
+    definition = layout.submission.delegates.get(name) or definitions(name)
+    is_one_request = isinstance(definition, Mapping) and not has_own_run(definition)
+    return call.runner if executor is Executor.DELEGATE and is_one_request else _ANSWERED
+
+
+_ANSWERED: Final = Runner(Executor.DELEGATE, ANONYMOUS)
+"""Runner of a call that a model answers instead of code."""

@@ -9,9 +9,9 @@ import json
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
-from ..calls.built_in import BUILT_IN, built_in_problems, is_built_in
+from ..calls.built_in import BUILT_IN, built_in_problems
 from ..calls.call import (
     Call,
     Read,
@@ -32,7 +32,6 @@ from ..calls.declarations import (
     UnknownRunner,
     contradictions,
     extended,
-    has_own_run,
     input_misfit,
     is_workflow,
     no_remedy,
@@ -40,7 +39,7 @@ from ..calls.declarations import (
 )
 from ..calls.meta_properties import AFTER, ALIASES, meta_problems
 from ..calls.tools import ANONYMOUS, Executor, Runner, Tool
-from ..calls.trust import NOTHING, OperatorTrust, ToolTrust, tool_trust_of
+from ..calls.trust import NOTHING, OperatorTrust, ToolTrust
 from ..errors import Problem, Rejected, UnknownName, listed, pointer, segments
 from ..limits import FREE_WORK, MOST_READ_IN_TICK, Limits, exceeded
 from ..messages import DATA_TYPES, EVERYWHERE, kind_of
@@ -50,7 +49,7 @@ from ..schemas import conjuncts
 from ..schemas.costs import EXCEEDED
 from ..state.context import Context
 from ..state.labels import TRUSTED, marks_of
-from .checked_plan import CheckedPlan, Definitions, is_upfront, narrowed_tools, upfront_problems
+from .checked_plan import CheckedPlan, Definitions, is_upfront, narrowed_tools, simulated, upfront_problems
 from .config import aside_problems, is_simulation
 from .graph import Writers
 from .lanes import Cycle, Unresolvable, lay_out, runs
@@ -370,14 +369,7 @@ def check_calls(
     )
     if problems:
         raise RejectedCalls(_ordered(problems), layout)
-    return _simulated(layout, known) if is_simulation(submission.config) else layout
-
-
-# Simulation: a plan without its code (SPEC R12.10).
-#
-# What code would answer, a model answers as an anonymous delegate: it is given the description of the tool, the
-# parameters and what the scopes give, and no more than the code would see. A call with effects, and one that is sent
-# and forgotten, stays what it is; it is recorded where it would start.
+    return simulated(layout, known.definitions) if is_simulation(submission.config) else layout
 
 
 def _simulation_problems(submission: Submission, toolbox: Toolbox) -> Iterator[Problem]:
@@ -389,34 +381,6 @@ def _simulation_problems(submission: Submission, toolbox: Toolbox) -> Iterator[P
     elif not toolbox.model:
         text = "needs a model, and none is configured: set ACTS_MODEL, or config.model"
         yield Problem(pointer("config", "latent"), text)
-
-
-def _simulated(layout: CheckedPlan, known: Environment) -> CheckedPlan:
-    """The plan with models in the place of its code."""
-    runners = {call.index: _without_code(call, layout, known) for call in layout.calls}
-    made: dict[int, tuple[Call, ...]] = {}
-    for lane in layout.lanes.values():  # most instances share their calls
-        if id(lane.calls) not in made:
-            made[id(lane.calls)] = tuple(replace(call, runner=runners[call.index]) for call in lane.calls)
-    calls = tuple(replace(call, runner=runners[call.index]) for call in layout.calls)
-    lanes = {name: replace(lane, calls=made[id(lane.calls)]) for name, lane in layout.lanes.items()}
-    return replace(layout, calls=calls, lanes=lanes)
-
-
-def _without_code(call: Call, layout: CheckedPlan, known: Environment) -> Runner:
-    """Who answers a call in a simulation."""
-    executor, name = call.runner.executor, call.runner.name
-    if executor is Executor.LATENT or call.is_fire_and_forget or asks(call) or is_built_in(call):
-        return call.runner
-    if tool_trust_of(layout.trust, call.tool, name).effects:
-        return call.runner
-    definition = layout.submission.delegates.get(name) or known.definitions(name)
-    is_one_request = isinstance(definition, Mapping) and not has_own_run(definition)
-    return call.runner if executor is Executor.DELEGATE and is_one_request else _ANSWERED
-
-
-_ANSWERED: Final = Runner(Executor.DELEGATE, ANONYMOUS)
-"""Runner of a call that a model answers in the place of code."""
 
 
 def _marks(calls: Iterable[Call], known: Environment) -> dict[str, str]:

@@ -104,7 +104,7 @@ def _may_be(place: Reference, context: Context, writers: Writers) -> bool:
 
 # Request definitions: delegates that a model solves, in a submission or a file (SPEC R9.1).
 
-_DEFINITION_KEYS: Final = ("context", "schema", "tools", "solution", "config", ENDORSES)
+_DEFINITION_KEYS: Final = ("context", "schema", "tools", "solution", "config", "description", ENDORSES)
 
 
 def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
@@ -139,9 +139,7 @@ def _workflow_shape(definition: Mapping[str, Any], *, has_tools: bool) -> Iterat
     if (solution := definition.get("solution")) is None:
         return
     yield from _solution_calls(solution)[1]
-    for key in sorted(solution.keys() - _SOLUTION, key=str) if isinstance(solution, dict) else ():
-        text = f"unknown property of a solution; it has {' and '.join(sorted(_SOLUTION))}"
-        yield Problem(pointer("solution", key), text, UnknownName(str(key), tuple(sorted(_SOLUTION))))
+    yield from _unknown_in_solution(solution)
     if has_tools:
         text = "a definition has a solution, which runs without a model, or tools, which a model calls: leave one out"
         yield Problem(pointer("solution"), text)

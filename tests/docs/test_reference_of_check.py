@@ -23,10 +23,10 @@ VALID: dict[str, Any] = {
                 "_tool": "t",
                 "value": "†state.a",
                 "_outputPath": "†state.b || †state.c",
-                "_scope": [],
                 "_scopes": ["state"],
             },
             {**READER, "_delegate": "anonymous"},
+            {**READER, "_delegate": "anonymous", "value": 1},
         ]
     },
 }

@@ -61,12 +61,6 @@ def is_refused(result: Result, index: int, lane: str | None = None) -> bool:
 
 
 CASES: dict[str, tuple[dict[str, Any], ...]] = {
-    "what chose whether the calls ran that it comes after": (
-        FETCH,
-        call("give", "†state.found || †state.none", value="†state.mail"),
-        call("give", "†state.noted", value="†state.none"),
-        call("pay", "†state.paid", account="DE01", _after=["†state.noted"]),
-    ),
     "a parameter": (FETCH, call("pay", "†state.paid", account="†state.mail.iban")),
     "a template": (FETCH, call("pay", "†state.paid", account="account †{state.mail.iban}")),
     "something deep in a parameter": (FETCH, call("pay", "†state.paid", account={"all": ["†state.mail.iban"]})),
@@ -167,6 +161,12 @@ CASES: dict[str, tuple[dict[str, Any], ...]] = {
     "the length of a list": (
         call("fetch", "†state.items", _outputMethod="push"),
         call("pay", "†state.paid", account="me", note="†state.items", _each="note"),
+    ),
+    "what chose whether the calls ran that it comes after": (
+        FETCH,
+        call("give", "†state.found || †state.none", value="†state.mail"),
+        call("give", "†state.noted", value="†state.none"),
+        call("pay", "†state.paid", account="DE01", _after=["†state.noted"]),
     ),
 }
 

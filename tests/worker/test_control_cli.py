@@ -69,7 +69,15 @@ def test_a_run_that_is_over_or_not_there_takes_no_orders(backend: Backend) -> No
     assert command(backend, "resume", "nowhere").code == 4
 
 
-_VALUES = {"run": "nowhere", "path": "†state.a", "file": "-", "text": "1", "call": "0", "reason": "--reason=none"}
+_VALUES = {
+    "run": "nowhere",
+    "path": "†state.a",
+    "file": "-",
+    "text": "1",
+    "call": "0",
+    "reason": "--reason=none",
+    "until": "0",
+}
 OF_A_RUN = {
     name: [
         _VALUES[each.name]

@@ -277,7 +277,7 @@ def test_r12_4_a_model_thinks_forgets_and_leaves_the_choice_to_the_code_as_a_sub
     tools = {
         "think": {"properties": {"about": {}, "_output": {"type": "string"}}},
         "add": ADD,
-        "choose": {"properties": {"_outputPath": {"enum": ["†state.success", "†state.failure"]}}},
+        "pick": {"properties": {"_outputPath": {"enum": ["†state.success", "†state.failure"]}}},
     }
     chosen = {"path": "††state.failure", "value": 4, "_outputPath": "success || failure"}
     asked = Asked(
@@ -287,7 +287,7 @@ def test_r12_4_a_model_thinks_forgets_and_leaves_the_choice_to_the_code_as_a_sub
                 [
                     {"_tool": "think", "about": "it", "_output": "so"},
                     {"_tool": "add", "a": 1},
-                    {"_tool": "choose", **chosen},
+                    {"_tool": "pick", **chosen},
                     {"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"},
                 ]
             )
@@ -302,7 +302,7 @@ def test_r12_4_a_model_thinks_forgets_and_leaves_the_choice_to_the_code_as_a_sub
     assert [line for line in told.splitlines() if line[:2] in ("0.", "1.", "2.", "3.")] == [
         "0. think: latent (its result was not kept)",
         "1. add: sent (its result was not kept)",
-        "2. choose: done → †state.success || †state.failure",
+        "2. pick: done → †state.success || †state.failure",
         "3. add: done → †state.sum",
     ]
     assert "is sent and forgotten" in asked.requests[0]["messages"][0]["content"]

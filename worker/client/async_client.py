@@ -282,6 +282,7 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
     approve = awaited(Run.approve)
     answer = awaited(Run.answer)
     reject = awaited(Run.reject)
+    move = awaited(Run.move)
     plan = awaited(Run.plan)
     approve_plan = awaited(Run.approve_plan)
     fork = converted(Run.fork, _async_run)

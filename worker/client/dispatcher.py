@@ -184,7 +184,7 @@ class Dispatcher:
         If a run of the label's id is there already, it is returned, and nothing is done. Raises `protocol.Rejected` if
         that run is another submission's, `OverLimit` if the token's owner may not begin the run.
         """
-        plan = with_approval(plan, self._redis, self._settings)
+        plan = with_approval(plan, self._settings, RunList(self._redis, self._settings.key_prefix).is_approved)
         milliseconds = self._clock.milliseconds()
         run, prefix = label.id or make_run_id(milliseconds), self._settings.key_prefix
         if label.id is not None and not claimed(self._redis, prefix, run, label):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
@@ -15,8 +15,6 @@ from typing import IO, Any, Final, TypeVar
 from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
-
-from redis import Redis
 
 from ...broker_config import Settings
 from ...protocol.calls.declarations import digest_of, is_workflow, workflow_document
@@ -29,7 +27,6 @@ from ...protocol.plan.submission import definition_problems, delegates_called
 from .. import limits
 from ..errors import ActivitiesError, WorkerError
 from ..store.definition import digest_of_plan
-from ..store.run_list import RunList
 from .activities import Registry
 
 # Web addresses of request definitions: only those below configured ones (SPEC R9.1).
@@ -289,10 +286,11 @@ def listed_plans(settings: Settings) -> frozenset[str]:
     return frozenset(found)
 
 
-def with_approval(plan: L, redis: Redis, settings: Settings) -> L:
-    """The plan, approved where its digest was for all its runs. Raises `ActivitiesError`, `RedisError`."""
+def with_approval(plan: L, settings: Settings, is_approved: Callable[[str], bool]) -> L:
+    """Approve a plan whose digest the operator lists, or people approved for all its runs (`is_approved`). Raises
+    `ActivitiesError`.
+    """
     if not plan.waits_for_approval:
         return plan
     digest = digest_of_plan(plan)
-    is_known = digest in listed_plans(settings) or RunList(redis, settings.key_prefix).is_approved(digest)
-    return replace(plan, is_approved=True) if is_known else plan
+    return replace(plan, is_approved=True) if digest in listed_plans(settings) or is_approved(digest) else plan

@@ -67,6 +67,7 @@ from ..store.run_list import (
     DELEGATE,
     TRACE,
     Parent,
+    RunList,
     child_id,
     filled,
     note_child,
@@ -469,7 +470,7 @@ class Children:
         except Rejected as rejected:
             return Failure("InvalidRequest", "; ".join(map(str, rejected.errors)))
         with suppress(ActivitiesError):  # without the operator's list it waits for a person
-            plan = with_approval(plan, self._redis, self._settings)
+            plan = with_approval(plan, self._settings, RunList(self._redis, self._settings.key_prefix).is_approved)
         about = {"approved_plan": digest_of_plan(plan)} if plan.is_approved else {}
         order = AuditRecord("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"), about)
         fields = Parent(attempt.id, attempt.number, depth, budgets).to_fields()
