@@ -272,7 +272,8 @@ LASTING_SECONDS: Final = 60.0
 
 # cli/worker
 WORKER_LIKENESS: Final = 0.8
-LOCAL_POLL_SECONDS: Final = 0.02
+LOCAL_POLL_SECONDS: Final = 0.1
+"""The time between two looks of a worker at the queues of an embedded server; it acts on a signal between two looks."""
 
 # client/absence
 MOST_WRITERS: Final = 20
