@@ -329,10 +329,10 @@ def _announce(machine: TextIO, message: object) -> None:
 
 
 def _hasten(app: Celery, settings: Settings) -> None:
-    """Let the worker react to signals sooner, where that costs nothing.
+    """Let the worker of an embedded server react to signals sooner.
 
     A worker handles signals between two looks at the queues, a second apart. Over a socket of this machine the looks
-    may be frequent: an embedded worker then ends at once.
+    may be frequent.
     """
     if settings.require_broker().startswith("redis+socket:"):
         options = {**app.conf.broker_transport_options, "polling_interval": limits.LOCAL_POLL_SECONDS}
