@@ -74,6 +74,12 @@ def waits(call: Call) -> bool:
     return call.runner.executor is Executor.ACTIVITY and call.runner.name == WAIT
 
 
+def unfit_parameters(call: Call, parameters: Mapping[str, Any]) -> list[Problem]:
+    """Problems of the resolved parameters of a call of a built-in tool, whatever a tool declared under its name admits."""
+    given = {**call.with_parameters(parameters), "_tool": call.runner.name}
+    return _TOOLS[call.runner.name].problems(given, is_secret=True)
+
+
 def chosen_output(call: Call, parameters: Mapping[str, Any]) -> Output:
     """The value of a call that chooses, bound to one of its alternatives. Raises `OutputError` where it would take too
     long to find out which.
@@ -153,9 +159,9 @@ def due_ms(parameters: Mapping[str, Any], date: str) -> int:
         return now_ms + int(parameters[SECONDS] * 1000)
     found = moment_ms(parameters[UNTIL])
     if found is None:
-        raise OutputError(f"{UNTIL} {NO_MOMENT}")
+        raise OutputError(NO_MOMENT)
     if found - now_ms > limits.LONGEST_WAIT_SECONDS * 1000:
-        raise OutputError(f"{UNTIL} is more than {limits.LONGEST_WAIT_SECONDS} seconds ahead")
+        raise OutputError(f"must be at most {limits.LONGEST_WAIT_SECONDS} seconds ahead")
     return found
 
 
@@ -167,11 +173,12 @@ def moment_ms(text: str) -> int | None:
     year, month, day, hour, minute, second = (int(found[group] or 0) for group in range(1, 7))
     is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     most = _DAYS[month - 1] + (is_leap and month == 2) if 1 <= month <= 12 else 0
-    if not (1 <= day <= most and hour < 24 and minute < 60 and second < 60):
+    ahead_hours, ahead_minutes = int(found[9] or 0), int(found[10] or 0)
+    if not (1 <= day <= most and max(hour, ahead_hours) < 24 and max(minute, ahead_minutes, second) < 60):
         return None
     before = year - 1
     days = before * 365 + before // 4 - before // 100 + before // 400 - limits.DAYS_UNTIL_1970
     days += sum(_DAYS[: month - 1]) + (is_leap and month > 2) + day - 1
-    offset = (int(found[9] or 0) * 60 + int(found[10] or 0)) * (-1 if found[8] == "-" else 1)
+    offset = (ahead_hours * 60 + ahead_minutes) * (-1 if found[8] == "-" else 1)
     fraction = int((found[7] or "").ljust(3, "0")[:3])
     return ((days * 24 + hour) * 60 + minute - offset) * 60_000 + second * 1000 + fraction

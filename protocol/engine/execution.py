@@ -20,12 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypedDict, Unpack
 
-from ..calls.built_in import chooses, chosen_output, due_ms, moment_ms, waits
+from ..calls.built_in import UNTIL, chooses, chosen_output, due_ms, moment_ms, unfit_parameters, waits
 from ..calls.call import Approvals, Call, call_of, element_of
 from ..calls.outputs import Alternative, alternative
 from ..calls.tools import Executor
 from ..calls.trust import ToolTrust, tool_trust_of
-from ..errors import Conflict, OutputError, ProtocolError, Unresolved, some_of
+from ..errors import Conflict, OutputError, Problem, ProtocolError, Unresolved, pointer, some_of
 from ..limits import MOST_NAMED, Limits
 from ..messages import ERROR, TRUST
 from ..paths import MISSING, copied
@@ -55,7 +55,7 @@ from .events import (
     Success,
     Verdict,
 )
-from .outcomes import Elements, LaneConfig
+from .outcomes import Elements, LaneConfig, invalid_parameters
 
 Gather = Callable[[Call], Mapping[str, Fold] | None]
 
@@ -386,10 +386,11 @@ class Execution(CallStatuses):
         """Start a call, or take a result that a model wrote into it (SPEC R4.7) or that needs no code (SPEC R4.12)."""
         if call.given is not MISSING:
             return self._outcome(call, Success(call.given), date, here)
-        if chooses(call) and call.index not in (self._config.simulated or ()):
-            return self._chosen(call, parameters, date, here)
-        if waits(call):
-            return self._waiting(call, parameters, date, here)
+        is_choice = chooses(call) and call.index not in (self._config.simulated or ())
+        if is_choice or waits(call):
+            if problems := unfit_parameters(call, parameters):
+                return self._config.failed(call, invalid_parameters(problems), date)
+            return (self._chosen if is_choice else self._waiting)(call, parameters, date, here)
         if not call.each:
             return Start(call, parameters)
         if not parameters[call.each[0]]:
@@ -409,7 +410,7 @@ class Execution(CallStatuses):
         try:
             until = due_ms(parameters, date)
         except OutputError as error:
-            return self._outcome(call, Failure("InvalidParameters", str(error)), date, here)
+            return self._config.failed(call, invalid_parameters([Problem(pointer(UNTIL), str(error))]), date)
         if until <= (moment_ms(date) or 0) or self._config.simulated is not None:
             return self._outcome(call, Success(date), date, here)
         return Hold(call, parameters, self._snapshot(call, parameters), until_ms=until)

@@ -24,7 +24,7 @@ from ..calls.outputs import (
 )
 from ..calls.tools import Executor, Tool
 from ..calls.trust import ToolTrust, tool_trust_of
-from ..errors import Conflict, ExpressionError, OutputError, Unresolved, shortened
+from ..errors import Conflict, ExpressionError, OutputError, Problem, Unresolved, shortened
 from ..limits import OUTCOMES_NAMED, Limits, exceeded, size_of, value_problems
 from ..messages import error_message
 from ..paths import strings
@@ -100,10 +100,15 @@ class Elements:
         return f"{count} ({', '.join(map(str, named))}{more}); element {first}: {told}"
 
 
+def invalid_parameters(problems: Iterable[Problem]) -> Failure:
+    """The failure of a call whose resolved parameters have these problems."""
+    return Failure("InvalidParameters", "; ".join(map(str, problems)))
+
+
 def unfit(call: Call, parameters: Mapping[str, Any], limits: Limits) -> Failure | None:
     """Why resolved parameters have no elements, or too many."""
     if problems := list(list_problems(call, parameters)):
-        return Failure("InvalidParameters", "; ".join(map(str, problems)))
+        return invalid_parameters(problems)
     if (size := len(parameters[call.each[0]])) > limits.elements:
         return Failure("TooLarge", exceeded(f"_each is given {size} elements", limits, "elements"))
     return None
@@ -203,7 +208,7 @@ class LaneConfig:
         problems = tool.problems(given, is_secret=True, is_latent=is_latent, written=call.properties)
         if not problems:
             return None
-        return self.failed(call, Failure("InvalidParameters", "; ".join(map(str, problems))), date)
+        return self.failed(call, invalid_parameters(problems), date)
 
     def _element_outcome(self, call: Call, result: Success | Failure, date: str) -> Outcome:
         """Outcome of an element's result: it is written with those of the others."""

@@ -242,6 +242,7 @@ class Driver:
     def undo(self, undone: Mapping[str | None, set[int]], keeping: Mapping[str | None, set[int]]) -> None:
         """Have calls carried out again, of some only the elements that failed; what is at work goes on."""
         for lane, calls in undone.items():
+            self._timed = [one for one in self._timed if one[0] != lane or one[1] not in calls]
             if calls:
                 self.events.append((lane, CallsUndone(tuple(calls), tuple(keeping[lane] & calls))))
                 self.log = [

@@ -200,8 +200,11 @@ CASES: Final = st.sampled_from(
     [{"type": "integer"}, {"type": "string"}, {"type": "array"}, {"type": "object"}, {"const": "x"}, {"const": 1}]
 )
 """Schemas by which `choose` chooses."""
+MOMENTS: Final = ("1970-01-01T00:00:00Z", "1970-01-01T01:00:05+01:00", "1970-12-01T00:00:00Z")
+"""Moments: one that is past where no date is known, and two that come."""
 SCHEMAS: dict[str, Any] = {
     "choose": {"type": "object"},
+    "wait": {"type": "object"},
     **{name: {"type": "object"} for name in TOOLS},
     "number": {"type": "object", "properties": {"value": {"type": "integer"}}},
 }
@@ -232,7 +235,8 @@ def submissions(draw: st.DrawFn, *, has_order: bool = True) -> dict[str, Any]:
     instances = draw(st.sampled_from([(), INSTANCES[:1], INSTANCES]))
     given = st.dictionaries(st.sampled_from(["p", "q", "s", "l"]), small_values, max_size=2)
     items = draw(st.sampled_from([[1, "x"], [], [1, 2], [[0]], ["x"]]))
-    context: list[dict[str, Any]] = [{"type": "input", "p": draw(small_values), "items": items}]
+    moment = draw(st.sampled_from([*MOMENTS, "soon", 5]))
+    context: list[dict[str, Any]] = [{"type": "input", "p": draw(small_values), "items": items, "at": moment}]
     context += [{"type": "state", "_instance": name, **draw(given)} for name in instances]
     if draw(st.booleans()):
         context.insert(0, {"type": "state", **draw(given)})
@@ -261,7 +265,7 @@ def submissions(draw: st.DrawFn, *, has_order: bool = True) -> dict[str, Any]:
         template = st.builds(_template, st.sampled_from(["", "a ", "†††† "]), expression, readable)
         inside = st.builds(lambda *parts: {"in": [*parts, "††x"]}, st.one_of(expression, template))
         parameter = st.one_of(expression, expression, small_values, inside, template)
-        call: dict[str, Any] = {"_tool": draw(st.sampled_from(["give", "wrap", "list", "number", *TOOLS, "choose"]))}
+        call: dict[str, Any] = {"_tool": draw(st.sampled_from(["give", "wrap", "list", "number", *TOOLS, "choose", "wait"]))}
         if draw(_often):
             call["value"] = draw(parameter)
         if not draw(_often):
@@ -284,6 +288,12 @@ def submissions(draw: st.DrawFn, *, has_order: bool = True) -> dict[str, Any]:
             call = {key: item for key, item in call.items() if key not in ("other", "_each")}
             cases = draw(st.lists(CASES, min_size=len(naive.places(text)) - 1, max_size=len(naive.places(text))))
             call |= {"value": call.get("value", 0), "cases": cases, "_outputPath": text}
+        if call["_tool"] == "wait":
+            call = {key: item for key, item in call.items() if key not in ("value", "other", "_each")}
+            moments = st.sampled_from(["†input.at", "†input.at", *MOMENTS[:2], draw(readable)])
+            seconds = st.sampled_from([0, 5, 0.5, draw(readable)])
+            when = draw(st.one_of(moments.map(lambda at: {"until": at}), seconds.map(lambda at: {"seconds": at})))
+            call |= {**when, "_outputPath": text}
         lane = draw(lanes)
         if lane is not None and not (is_plan and draw(_often)):
             call["_instance"] = lane

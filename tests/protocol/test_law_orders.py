@@ -66,23 +66,37 @@ _OUTPUTS = ("†state.k{}", "†state.k{} || †data.k{}", "†data.k{} && †st
 _MOST = 5
 _reads = st.sampled_from([(number, place) for number in range(_MOST) for place in (_PLACES[0], *_PLACES)])
 _shapes = st.lists(
-    st.tuples(st.sampled_from(["give", "give", "echo", "fail"]), _reads, _reads, st.sampled_from(_OUTPUTS)),
+    st.tuples(
+        st.sampled_from(["give", "give", "echo", "fail", "choose", "wait"]),
+        *(_reads, _reads, st.sampled_from(_OUTPUTS), st.sampled_from([None, None, *range(_MOST)])),
+    ),
     min_size=2,
     max_size=_MOST,
 )
 
 
-def _graph(shape: Sequence[tuple[str, tuple[int, str], tuple[int, str], str]]) -> Plan | None:
-    """Calls that read two places each, of others or of those given; every one writes places of its own."""
+Shape = tuple[str, tuple[int, str], tuple[int, str], str, int | None]
+
+
+def _graph(shape: Sequence[Shape]) -> Plan | None:
+    """Calls that read two places each, of others or of those given, some of them after another one; every one writes
+    places of its own.
+    """
 
     def read(index: int, place: tuple[int, str]) -> str:
         number, text = place
         return text.replace("{}", str(number)) if number < len(shape) and number != index else "†input.i"
 
-    calls = [
-        call(tool, to=output.replace("{}", str(index)), value=read(index, one), other={"in": [read(index, other)]})
-        for index, (tool, one, other, output) in enumerate(shape)
-    ]
+    calls = []
+    for index, (tool, one, other, output, behind) in enumerate(shape):
+        parameters: dict[str, Any] = {"value": read(index, one), "other": {"in": [read(index, other)]}}
+        if tool == "choose":
+            parameters = {"value": parameters["value"], "cases": [{"type": "integer"}] * output.count("||")}
+        elif tool == "wait":
+            parameters = {"seconds": index if one[0] >= len(shape) else parameters["value"]}
+        if behind is not None and behind < len(shape) and behind != index:
+            parameters["_after"] = [f"†state.k{behind}"]
+        calls.append(call(tool, to=output.replace("{}", str(index)), **parameters))
     try:
         return checked(*calls, context=[{"type": "input", "i": 0}])
     except Rejected:

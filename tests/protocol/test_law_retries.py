@@ -98,6 +98,7 @@ class Faulty(Driver):
         ended = {lane: {i for i, s in calls.items() if s is not Status.LATENT} for lane, calls in ends.items()}
         skipped = {lane: {i for i, s in calls.items() if s is Status.SKIPPED} for lane, calls in ends.items()}
         begun = {lane: {i for i, s in calls.items() if s is Status.RUNNING} for lane, calls in statuses.items()}
+        held = {lane: {i for i, s in calls.items() if s is Status.HELD} for lane, calls in statuses.items()}
         chosen = self.failed | (self.stale if downstream else set())
         starts = {lane: {index for where, index in chosen if where == lane} & ended[lane] for lane in ended}
         kept = {lane: {i for i in calls if self._has_elements(lane, i)} for lane, calls in starts.items()}
@@ -105,8 +106,8 @@ class Faulty(Driver):
         reach = RetryReach(
             self.joins(),
             {call.index for call in self._plan.calls if call.gather},
-            ended if downstream else skipped,
-            {lane: ended[lane] | begun[lane] for lane in ended},
+            {lane: held[lane] | (ended if downstream else skipped)[lane] for lane in ended},
+            {lane: ended[lane] | begun[lane] | held[lane] for lane in ended},
         )
         found = reach.extended(starts, {lane: kept[lane] - (stale[lane] if downstream else set()) for lane in kept})
         self.undo(found.calls, found.keeping)

@@ -221,7 +221,7 @@ class LaneCalls:
                 version=code.version if code is not None else None,
                 cost=_shown_cost(state.cost),
                 stale=state.is_stale,
-                until=iso_date(state.until_ms) if state.is_held and state.until_ms is not None else None,
+                until=iso_date(state.until_ms) if state.is_set_aside and state.until_ms is not None else None,
             )
 
     def _calls_before(self, record: LaneRecord, instance: str | None) -> Mapping[int, tuple[int, ...]]:

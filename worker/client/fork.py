@@ -170,7 +170,7 @@ class Forker:
 
 
 def _held(lane: LaneState) -> dict[int, CallState]:
-    """The calls that have not ended and wait for a person, or did."""
+    """The calls that have not ended and wait for a person or a moment, or did."""
     return {index: call for index, call in lane.calls.items() if call.held is not None and call.end is None}
 
 
@@ -181,7 +181,7 @@ def _conditions(lane: LaneState) -> dict[int, str]:
         found |= {element: status.value for element, status in lane.elements(index).items()}
         if call.end is not None:
             found[index] = call.end.status.value
-        elif call.is_held:
+        elif call.is_set_aside:
             found[index] = str(Condition(Kind.HELD, holder=str(call.held)))
         elif call.elements is not None:
             found[index] = _EACH

@@ -71,8 +71,8 @@ class RetryLane:
 
     @property
     def held(self) -> set[int]:
-        """The calls that wait for a person, and have read their parameters."""
-        return {index for index, call in self.state.calls.items() if call.is_held}
+        """The calls that wait for a person or a moment, and have read their parameters."""
+        return {index for index, call in self.state.calls.items() if call.is_set_aside}
 
     @property
     def have_read(self) -> set[int]:

@@ -137,8 +137,13 @@ class Entry(NamedTuple):
 
     @property
     def kind(self) -> str | None:
-        """What has happened to a call, or an element, by the name that readers know it by; None where nothing has."""
-        return getattr(self.event, "kind", None)
+        """What has happened to a call, or an element, by the name that readers know it by; None where nothing has, or
+        where a call waits for a moment: no person is asked about it.
+        """
+        event = self.event
+        is_timed = isinstance(event, CallHeld) and event.until_ms is not None
+        has_come = isinstance(event, CallDecided) and self.audit is None
+        return None if is_timed or has_come else getattr(event, "kind", None)
 
     @property
     def call(self) -> int | None:

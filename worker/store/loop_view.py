@@ -101,7 +101,7 @@ class LoopView:
         """The sources of everything that was in the log, also of what counts no more."""
         self._known: list[Mapping[str, Any]] = []
         """The messages of the log but those of the calls that run meanwhile."""
-        self._left = self._held = 0
+        self._left = self._set_aside = 0
         """How many calls have not ended, and how many of them wait for a person."""
         self._last_index = -1
         self._ran_ms = 0
@@ -255,11 +255,11 @@ class LoopView:
             self._note_time(moment_ms(entry.id))
 
     def _note_time(self, now_ms: int) -> None:
-        """Count the time of the run: it stands still while it is paused, and while people alone can make it go on
-        (SPEC R13.3).
+        """Count the time of the run: it stands still while it is paused, and while only people, or moments that
+        come, can make it go on (SPEC R13.3).
         """
-        waits_for_people = self.loop.stage is Stage.RAN and self._left == self._held > 0
-        is_counting = self.status == "running" and not waits_for_people
+        only_waits = self.loop.stage is Stage.RAN and self._left == self._set_aside > 0
+        is_counting = self.status == "running" and not only_waits
         if is_counting and self._running_since is None:
             self._running_since = now_ms
         elif not is_counting and self._running_since is not None:
@@ -292,10 +292,10 @@ class LoopView:
     def _feed_lane(self, entry: Entry) -> None:
         """Take in an entry of a lane of calls."""
         lane = self.state.lane(entry.instance)
-        left, held = lane.left, lane.held
+        left, set_aside = lane.left, lane.set_aside
         entry = self.state.apply(entry)
         self._left += lane.left - left
-        self._held += lane.held - held
+        self._set_aside += lane.set_aside - set_aside
         if entry.record is not None:
             self._last_index = max(self._last_index, max(lane.known, default=-1))
         if entry.message is not None:

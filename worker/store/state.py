@@ -88,12 +88,12 @@ class CallState:
 
     end: End | None = None
     held: str | None = None
-    """The entry since which it waits for a person, or did."""
+    """The entry since which it waits for a person or a moment, or did."""
     is_decided: bool = False
     decided_ms: int | None = None
     """When it was held, or decided on: the later one."""
     given: Snapshot | None = None
-    """What it waits with for a person, or is run with for each, until it has ended."""
+    """What it waits with for a person or a moment, or is run with for each, until it has ended."""
     ruling: Ruling | None = None
     """What was decided of that."""
     until_ms: int | None = None
@@ -110,9 +110,14 @@ class CallState:
     """Whether the call has read what others, run again since, may have written otherwise (SPEC R11.8)."""
 
     @property
+    def is_set_aside(self) -> bool:
+        """Whether the call waits for a person or a moment, and nobody is at work on it."""
+        return self.held is not None and not self.is_decided and self.end is None
+
+    @property
     def is_held(self) -> bool:
         """Whether the call waits for a person."""
-        return self.held is not None and not self.is_decided and self.end is None
+        return self.is_set_aside and self.until_ms is None
 
     @property
     def status(self) -> Status:
@@ -148,8 +153,8 @@ class LaneState:
         """What is known of those that have begun, or ended."""
         self.left = 0
         """How many of the calls that it has ever had have not ended."""
-        self.held = 0
-        """How many of them wait for a person."""
+        self.set_aside = 0
+        """How many of them wait for a person or a moment."""
         self.last = "0-0"
         self.laid_out_ms = 0
         """When it was last said what is to be done here."""
@@ -221,7 +226,7 @@ class LaneState:
 
     def _end(self, entry: Entry, event: CallEnded) -> None:
         call = self._state(event.call)
-        self.held -= call.is_held
+        self.set_aside -= call.is_set_aside
         self.left -= call.end is None
         reason = event.reason if entry.by is None else f"given by hand by {entry.by}"
         of_elements = call.elements.codes if call.elements is not None else set()
@@ -234,7 +239,7 @@ class LaneState:
 
     def _hold(self, entry: Entry, event: CallHeld) -> None:
         call = self._state(event.call)
-        self.held += not call.is_held
+        self.set_aside += not call.is_set_aside
         call.held, call.is_decided, call.decided_ms = entry.id, False, moment_ms(entry.id)
         call.given, call.ruling, call.until_ms = event.snapshot, None, event.until_ms
 
@@ -243,7 +248,7 @@ class LaneState:
 
     def _decide(self, entry: Entry, event: CallDecided) -> None:
         call = self._state(event.call)
-        self.held -= call.is_held
+        self.set_aside -= call.is_set_aside
         call.is_decided, call.decided_ms, call.ruling = True, moment_ms(entry.id), event.ruling
 
     def _start_child(self, entry: Entry, event: ChildStarted) -> None:
@@ -268,7 +273,7 @@ class LaneState:
         self.fold.withdraw(frozenset(event.calls))
         for index in event.calls:
             before = self.calls.pop(index, _UNKNOWN)
-            self.held -= before.is_held
+            self.set_aside -= before.is_set_aside
             self.left += before.end is not None
             elements = before.elements.without_failed() if index in event.keeping and before.elements else None
             if before.cost is not None or elements is not None:

@@ -137,7 +137,7 @@ def _promises(store: RunStore, run: RunState | None, left_ms: int) -> Iterator[W
         for index in lane.open if missing else ():
             call = lane.known[index]
             places = [place for place in missing if call.readers_of(place) or any(map(place.overlaps, call.scopes))]
-            if places and not lane.call(index).is_held:
+            if places and not lane.call(index).is_set_aside:
                 text = f"for {', '.join(map(str, places))}, which is promised and has not come: see `acts send`"
                 reason = f"{text}; in {max(0, left_ms) // 1000} s it is waited for no more"
                 yield Waiting(call_name(index, lane.instance), "promise", reason)

@@ -45,7 +45,7 @@ _AS_READ: Final = (
 )
 _OF_NOW: Final = "The call has not ended: this is what it would be given by the values as they are now."
 _GATHERS: Final = "The call reads in every instance: what it was given is not kept, and is not made again here."
-_HELD: Final = "It is in the log: the call was held for a person with it."
+_HELD: Final = "It is in the log: the call was held with it."
 _CHILD: Final = "A run of its own answers the call: its log holds what it was given."
 
 

@@ -331,6 +331,8 @@ def _carried_out(
     if call["_tool"] == "choose":
         return parameters["value"]
     if call["_tool"] == "wait":
+        if not _is_moment(parameters):
+            raise Misfit
         return "now"
     definition = world.submission.get("delegates", {}).get(call.get("_delegate"))
     if definition is not None:
@@ -353,6 +355,14 @@ def _of_workflow(
     if output is None:
         return verdict.data[None].get("state", {})
     return _resolved(output, partial(read, verdict.data[None]))
+
+
+def _is_moment(parameters: Mapping[str, Any]) -> bool:
+    """Whether parameters say when a wait ends; moments in texts are told by how they begin (SPEC R4.12)."""
+    if "until" in parameters:
+        return isinstance(parameters["until"], str) and parameters["until"].startswith("1970-")
+    seconds = parameters["seconds"]
+    return isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and seconds >= 0
 
 
 def _case(call: Mapping[str, Any], parameters: Mapping[str, Any]) -> int:
