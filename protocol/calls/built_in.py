@@ -75,7 +75,7 @@ def waits(call: Call) -> bool:
 
 
 def unfit_parameters(call: Call, parameters: Mapping[str, Any]) -> list[Problem]:
-    """Problems of the resolved parameters of a call of a built-in tool, whatever a tool declared under its name admits."""
+    """Problems of the resolved parameters of a call of a built-in tool, whatever the declaration of its tool admits."""
     given = {**call.with_parameters(parameters), "_tool": call.runner.name}
     return _TOOLS[call.runner.name].problems(given, is_secret=True)
 

@@ -1,4 +1,4 @@
-"""What acts-celery costs: `make bench` or `python -m tests.benchmarks [engine|core|hostile|trust]`.
+"""What acts-celery costs: `make bench` or `python -m tests.benchmarks [engine|core|hostile|trust|waits]`.
 
 `engine`, the default, holds it against other systems and against its goals: see docs/performance.md. `core` measures
 how the cost of the pure core grows: see `tests.benchmarks.core`. `hostile` measures what a small run waits beside one
@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from tests.benchmarks import core, engine, hostile, report, trust
+from tests.benchmarks import core, engine, hostile, report, trust, waits
 from tests.benchmarks.contests import Bench
 
 _INTERRUPTED: Final = 130
@@ -24,9 +24,13 @@ def main() -> None:
     """Measure, and print what was measured."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument(
-        "part", nargs="?", choices=("engine", "core", "hostile", "trust"), default="engine", help="what to measure"
+        "part",
+        nargs="?",
+        choices=("engine", "core", "hostile", "trust", "waits"),
+        default="engine",
+        help="what to measure",
     )
-    parser.add_argument("--rounds", type=int, help="timed runs of each side (default 5; core 3)")
+    parser.add_argument("--rounds", type=int, help="timed runs of each side (default 5; core 3); runs that wait (1)")
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="ROW", help=f"of {', '.join(engine.NAMES)}; core: texts in names"
     )
@@ -41,6 +45,8 @@ def main() -> None:
         _hostile(arguments)
     elif arguments.part == "trust":
         print(*trust.measure(arguments.rounds or 30), sep="\n")
+    elif arguments.part == "waits":
+        print(*waits.measure(arguments.rounds or 1), sep="\n")
     elif unknown := set(arguments.only) - set(engine.NAMES):
         parser.error(f"no row {', '.join(sorted(unknown))}: choose of {', '.join(engine.NAMES)}")
     else:

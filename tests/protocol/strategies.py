@@ -265,7 +265,9 @@ def submissions(draw: st.DrawFn, *, has_order: bool = True) -> dict[str, Any]:
         template = st.builds(_template, st.sampled_from(["", "a ", "†††† "]), expression, readable)
         inside = st.builds(lambda *parts: {"in": [*parts, "††x"]}, st.one_of(expression, template))
         parameter = st.one_of(expression, expression, small_values, inside, template)
-        call: dict[str, Any] = {"_tool": draw(st.sampled_from(["give", "wrap", "list", "number", *TOOLS, "choose", "wait"]))}
+        call: dict[str, Any] = {
+            "_tool": draw(st.sampled_from(["give", "wrap", "list", "number", *TOOLS, "choose", "wait"]))
+        }
         if draw(_often):
             call["value"] = draw(parameter)
         if not draw(_often):

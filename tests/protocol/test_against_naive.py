@@ -124,7 +124,8 @@ def with_a_pin(submission: dict[str, Any], seed: int, *, is_left_out: bool) -> t
     """The submission with a tool of its own for one of its calls, which pins an expression; and what that tool was."""
     made = copy.deepcopy(submission)
     calls = made["solution"]["calls"] if "solution" in made else made["context"][-1]["calls"]
-    able = [one for one in calls if naive.is_expression(one.get("value")) and one["_tool"] != "number"]
+    own = TOOLS.keys() - {"number"}
+    able = [one for one in calls if naive.is_expression(one.get("value")) and one["_tool"] in own]
     if not able:
         return made, None
     chosen = Random(seed).choice(able)

@@ -354,3 +354,55 @@ def test_r4_12_what_choose_cannot_do_is_an_error_at_its_place(
 def test_r4_12_choose_is_drawn_and_found_as_any_other_tool() -> None:
     plan = checked(sized(7), call(to="†data.x", value="†state.small"))
     assert [finding.code for finding in plan.findings] == ["ACT210", "ACT210"]
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "word"),
+    [
+        ({"until": "tomorrow"}, "/until", "ISO 8601"),
+        ({"until": "2026-12-01T09:00:00"}, "/until", "offset"),
+        ({"until": "2026-02-29T09:00:00Z"}, "/until", "ISO 8601"),
+        ({"until": "2026-12-01T09:00:00+25:00"}, "/until", "ISO 8601"),
+        ({"seconds": -1}, "/seconds", "minimum"),
+        ({"seconds": 1e12}, "/seconds", "maximum"),
+        ({"seconds": 1, "until": "2026-12-01T09:00:00Z"}, "", "properties"),
+        ({}, "", "properties"),
+        ({"seconds": 1, "minutes": 1}, "", "minutes"),
+        ({"seconds": "†input.n", "_each": "seconds"}, "/_each", "once"),
+        ({"seconds": 1, "_outputPath": None}, "", "_outputPath"),
+    ],
+)
+@pytest.mark.parametrize("tools", [{}, {"tools": {"wait": {}}}])
+def test_r4_12_what_wait_cannot_do_is_an_error_at_its_place(
+    change: dict[str, Any], pointer: str, word: str, tools: dict[str, Any]
+) -> None:
+    raw = {**call("wait", "†state.w"), **change}
+    value = {"context": [{"type": "input", "n": [1]}], "solution": {"calls": [raw]}, **tools}
+    found = problems(value, activities={})
+    assert ("/solution/calls/0" + pointer, True) in [(one.pointer, word in one.message) for one in found]
+
+
+@pytest.mark.parametrize("tools", [{}, {"wait": {}}])
+@pytest.mark.parametrize(
+    ("when", "value"),
+    [
+        *[("seconds", value) for value in ("x", None, [1], True, -1, 1e308)],
+        *[("until", value) for value in (5, None, "soon", "2026-12-01T09:00:00", "9999-01-01T00:00:00Z")],
+    ],
+)
+def test_r4_12_a_wait_fails_whose_moment_is_none_when_it_is_read(when: str, value: Any, tools: dict[str, Any]) -> None:
+    result = run(
+        call("wait", "†state.w || †state.x", **{when: "†input.n"}), context=[{"type": "input", "n": value}], tools=tools
+    )
+    error = result.outcome(0).error
+    assert error is not None
+    assert (error["type"], error["message"].startswith(f"/{when}")) == ("InvalidParameters", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "ended"), [("2026-11-20T23:00:00-01:00", "2026-11-21"), ("0001-01-01T00:00:00.5+14:00", "2026-11-21")]
+)
+def test_r4_12_a_wait_for_what_is_past_ends_at_once_with_the_moment_at_which_it_has(text: str, ended: str) -> None:
+    result = run(call("wait", "†state.w", until="†input.n"), context=[{"type": "input", "n": text}])
+    assert result.data[None]["state"]["w"].startswith(ended)
+    assert result.started == ()

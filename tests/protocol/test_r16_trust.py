@@ -185,6 +185,11 @@ TRUSTED: dict[str, tuple[dict[str, Any], ...]] = {
         call("give", "†state.noted", value="†state.mail.text"),
         call("pay", "†state.paid", account="me", _after=["†state.noted", "†state.mail"]),
     ),
+    "a moment that others name, when it only comes after that": (
+        FETCH,
+        call("wait", "†state.waited", until="†state.mail.text"),
+        call("pay", "†state.paid", account="me", _after=["†state.waited"]),
+    ),
     "what nobody else wrote": (FETCH, call("pay", "†state.paid", account="me", note="hello")),
     "content": (FETCH, call("pay", "†state.paid", account="me", note="†state.mail.text")),
     "a template as content": (FETCH, call("pay", "†state.paid", account="me", note="They say: †{state.mail.text}")),

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acts_celery import Run
+from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
 from acts_celery.worker.errors import NotHeld, RunOver
 
-from .backend import DEADLINE_SECONDS, Backend
+from .backend import DEADLINE_SECONDS, Backend, Meeting, settings_for
 from .test_control_cli import command
+from .test_house_faults import AppendedServer
 
 FAR = "2031-01-01T00:00:00+01:00"
 """Later than any test runs."""
@@ -61,9 +66,11 @@ def test_what_is_to_follow_runs_when_the_moment_has_come(backend: Backend, when:
 def test_a_waiting_call_says_until_when_and_holds_no_worker_lease_or_slot(backend: Backend) -> None:
     run = submitted(backend, until=FAR)
     call, after = run.result().calls
-    assert (call.status, call.until, after.status) == ("held", "2030-12-31T23:00:00.000Z", "waiting")
+    assert (call.status, call.until, after.status) == ("waiting", "2030-12-31T23:00:00.000Z", "waiting")
     assert waits_for(run) == ["moment"]
+    assert run.status()["calls"] == {"waiting": 2}
     assert list(run.held()) == []
+    assert "held" not in {event.kind for event in islice(run.follow(), 1)}, "no person is asked"
     assert not [name for name, _ in kept(backend, run, "leases") if name.rpartition(b"\x1f")[2][:1] != b"@"]
     run.cancel()
 
@@ -124,3 +131,72 @@ def test_a_moment_that_is_none_fails_the_call_when_it_is_read(backend: Backend) 
     context = [{"type": "state", "when": "soon"}]
     result = backend.run([waiting(until="†state.when")], context)
     assert (result.calls[0].status, dict(result.calls[0].error or {})["type"]) == ("failed", "InvalidParameters")
+
+
+def test_a_moment_comes_once_although_the_worker_and_the_server_die(meeting: Meeting, tmp_path: Path) -> None:
+    with EmbeddedServer() as server:
+        before = Backend(settings_for(server), meeting, tmp_path)
+        before.redis.config_set("appendonly", "yes")
+        with before.worker() as victim:
+            run = submitted(before, until=FAR)
+            os.kill(victim.pid, signal.SIGKILL)
+        run.move(0, 0)
+        before.redis.config_set("auto-aof-rewrite-percentage", 0)
+        until(lambda: not before.redis.info("persistence")["aof_rewrite_in_progress"])
+        shutil.copytree(server.directory / "appendonlydir", tmp_path / "appendonlydir")
+    with AppendedServer(tmp_path) as restored:
+        after = Backend(settings_for(restored), meeting, tmp_path)
+        assert waits_for(after.client.run(run.id)) == ["moment"]
+        with after.worker(), after.worker():
+            assert [call.status for call in after.wait(run.id).calls] == ["done", "done"]
+        decided = [
+            entry
+            for entry in after.redis.xrange(f"{after.settings.key_prefix}:{{{run.id}}}:log")
+            if b"decided" in entry[1]
+        ]
+        assert len(decided) == 1
+
+
+def test_a_wait_that_a_person_has_to_approve_waits_for_its_moment_behind_that(backend: Backend) -> None:
+    run = backend.client.submit([], {"calls": [waiting(until=FAR), AFTER]}, config={"approve": ["wait"]})
+    until(lambda: waits_for(run) == ["person"])
+    with pytest.raises(NotHeld):
+        run.move(0, 0)
+    (held,) = run.held()
+    run.approve(0, parameters={"until": "2030-01-01T00:00:00Z"}, shown=held["shown"])
+    until(lambda: waits_for(run) == ["moment"])
+    assert run.result().calls[0].until == "2030-01-01T00:00:00.000Z"
+    run.move(0, 0)
+    assert backend.wait(run.id).status == "completed"
+
+
+def test_amending_retrying_cancelling_and_deleting_leave_no_moment_behind(backend: Backend) -> None:
+    run = submitted(backend, until=FAR)
+    run.amend({"calls": [{"_tool": "echo", "value": 2, "_outputPath": "†state.b"}]})
+    assert backend.wait(run.id).data()["state"]["b"] == 2
+    assert kept(backend, run, "waits") == []
+    failing = {"_tool": "failUntilMended", "name": "moments", "_outputPath": "†state.when"}
+    run = backend.client.submit([], {"calls": [waiting(until=FAR), failing]})
+    until(lambda: waits_for(run) == ["moment"] and run.status()["calls"].get("failed") == 1)
+    run.retry()
+    until(lambda: run.status()["calls"] == {"waiting": 1, "failed": 1})
+    assert run.result().calls[0].until == "2030-12-31T23:00:00.000Z"
+    run.cancel()
+    assert [call.status for call in run.result().calls] == ["skipped", "failed"]
+    run.delete()
+    assert not backend.keys(run.id)
+
+
+def test_an_imported_run_can_be_forked_and_waits_for_the_same_moment(backend: Backend) -> None:
+    run = submitted(backend, until=FAR)
+    run.move(0, "2030-01-01T00:00:00Z")
+    lines = list(run.export())
+    run.cancel()
+    run.delete()
+    imported = backend.client.import_run(lines)
+    assert imported.result().calls[0].until == "2030-01-01T00:00:00.000Z"
+    fork = imported.fork()
+    until(lambda: waits_for(fork) == ["moment"])
+    assert fork.result().calls[0].until == "2030-01-01T00:00:00.000Z"
+    fork.move(0, 0)
+    assert backend.wait(fork.id).status == "completed"
