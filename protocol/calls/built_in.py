@@ -170,15 +170,14 @@ def moment_ms(text: str) -> int | None:
     found = _MOMENT.fullmatch(text)
     if found is None:
         return None
-    year, month, day, hour, minute, second = (int(found[group] or 0) for group in range(1, 7))
+    year, month, day, hour, minute, second, hours, minutes = (int(found[at] or 0) for at in (*range(1, 7), 9, 10))
     is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     most = _DAYS[month - 1] + (is_leap and month == 2) if 1 <= month <= 12 else 0
-    ahead_hours, ahead_minutes = int(found[9] or 0), int(found[10] or 0)
-    if not (1 <= day <= most and max(hour, ahead_hours) < 24 and max(minute, ahead_minutes, second) < 60):
+    if not (1 <= day <= most and max(hour, hours) < 24 and max(minute, minutes, second) < 60):
         return None
     before = year - 1
     days = before * 365 + before // 4 - before // 100 + before // 400 - limits.DAYS_UNTIL_1970
     days += sum(_DAYS[: month - 1]) + (is_leap and month > 2) + day - 1
-    offset = (ahead_hours * 60 + ahead_minutes) * (-1 if found[8] == "-" else 1)
-    fraction = int((found[7] or "").ljust(3, "0")[:3])
-    return ((days * 24 + hour) * 60 + minute - offset) * 60_000 + second * 1000 + fraction
+    offset = (hours * 60 + minutes) * (-1 if found[8] == "-" else 1)
+    milliseconds = second * 1000 + int((found[7] or "").ljust(3, "0")[:3])
+    return ((days * 24 + hour) * 60 + minute - offset) * 60_000 + milliseconds

@@ -132,10 +132,9 @@ def _writer(lane: LaneState, call: Call, place: Reference, needed_by: int | None
     end = lane.end(call.index)
     status, reason = (end.status, end.reason) if end is not None else (Status.WAITING, None)
     state = lane.call(call.index)
-    if state.is_held:
-        status, reason = Status.HELD, _WAITS_FOR_A_PERSON
-    elif state.is_set_aside and state.until_ms is not None:
-        reason = f"it ends at {iso_date(state.until_ms)}"
+    if state.is_set_aside:
+        until = f"it ends at {iso_date(state.until_ms or 0)}"
+        status, reason = (Status.HELD, _WAITS_FOR_A_PERSON) if state.is_held else (status, until)
     if status is Status.DONE:
         has_written = any(lane.fold.exists(one) for one in call.written if one.overlaps(place))
         reason = _IS_THERE if lane.fold.exists(place) else _HAS_NO_PART if has_written else _WENT_ELSEWHERE

@@ -140,10 +140,9 @@ class Entry(NamedTuple):
         """What has happened to a call, or an element, by the name that readers know it by; None where nothing has, or
         where a call waits for a moment: no person is asked about it.
         """
-        event = self.event
-        is_timed = isinstance(event, CallHeld) and event.until_ms is not None
-        has_come = isinstance(event, CallDecided) and self.audit is None
-        return None if is_timed or has_come else getattr(event, "kind", None)
+        is_timed = getattr(self.event, "until_ms", None) is not None
+        has_come = isinstance(self.event, CallDecided) and self.audit is None
+        return None if is_timed or has_come else getattr(self.event, "kind", None)
 
     @property
     def call(self) -> int | None:

@@ -294,8 +294,7 @@ for i, hold in ipairs(request.holds) do
     local kind, attempt, failures = read_condition(before)
     -- Labels may have been added since an attempt, and hold the next one (SPEC R16.1).
     local is_again = hold.elements == 0 and (kind == 'lost' or kind == 'retry')
-    local is_next = kind == 'decided' and (hold.elements > 0 or hold.ends) -- a person has approved it
-    local is_free = not before or is_again or is_next
+    local is_free = not before or is_again or (kind == 'decided' and (hold.elements > 0 or hold.ends)) -- it was approved
     holds[i] = status == 'running' and not is_outdated and all_accepted and is_free
     if holds[i] and hold.elements > 0 then
         local begun, left = unpack(redis.call('HMGET', state, 'elements', 'elements_left'))
