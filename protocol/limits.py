@@ -602,3 +602,10 @@ TEMPLATES_CACHED: Final = 2_000
 """Characters of the longest text whose reading is kept."""
 TEMPLATES_SHORT: Final = 200
 """Characters of the longest expression in braces whose reading is kept: long texts repeat them."""
+
+# Of workflows (protocol.analysis.visibility).
+
+WORKFLOW_LEVELS: Final = 64
+"""How deep workflows are looked into that call each other."""
+CALLS_COUNTED: Final = 10**12
+"""More calls of one code are not told from each other."""

@@ -893,6 +893,8 @@ MOST_HELD: Final = 200
 MOST_WAITS: Final = 1_000
 """Calls that wait for a moment and are looked through for an index, the soonest first."""
 PAGE_MOST_LOOKED_AT: Final = 5_000
+MOST_DEFINITIONS: Final = 10_000
+"""How many files of a folder of definitions are looked at for a list of them."""
 """Runs that are looked at for one answer, where few are what is searched for."""
 MOST_ORDERS: Final = 10
 PAGE_KEPT: Final = 16

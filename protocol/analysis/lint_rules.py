@@ -188,7 +188,7 @@ def _left_out(plan: CheckedPlan) -> Iterator[Finding]:
 def _unordered_effects(plan: CheckedPlan) -> Iterator[Finding]:
     """Calls with effects beside calls that read the same server or resource, in one wave (SPEC R6.8)."""
     calls = {call.index: call for call in plan.calls}
-    resources = {index: found for index, call in calls.items() if (found := _resources(plan, call))}
+    resources = {index: found for index, call in calls.items() if (found := plan.resources_of(call))}
     for wave in plan.waves if len(resources) > 1 else ():
         outside = defaultdict[str, list[Call]](list)
         for index in wave:
@@ -200,12 +200,6 @@ def _unordered_effects(plan: CheckedPlan) -> Iterator[Finding]:
             for index in sorted(acting):
                 met = [(calls[index], reader) for reader in reading if _may_wait(plan, calls[index], reader)]
                 yield from (_unordered(plan, *pair, name) for pair in met)
-
-
-def _resources(plan: CheckedPlan, call: Call) -> set[str]:
-    """The names of what a call reads or changes outside, by its tool and its code."""
-    tools = plan.tools.get(call.tool), plan.signatures.get(call.runner.name)
-    return {tool.resource for tool in tools if tool is not None and tool.resource is not None}
 
 
 def _may_wait(plan: CheckedPlan, *pair: Call) -> bool:

@@ -13,21 +13,23 @@ reads nothing else. So the answers of this module about a call hold for everythi
 from __future__ import annotations
 
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Final
 
-from ..calls.call import Call
-from ..calls.declarations import declares_tools, has_own_run, is_workflow
+from .. import limits
+from ..calls.call import Call, read_approvals
+from ..calls.declarations import declares_tools, has_own_run, input_schema, is_workflow
 from ..calls.tools import ANONYMOUS, Executor, Tool
+from ..calls.trust import NOTHING, ToolTrust, tool_trust_of
 from ..engine.loop import LoopLimits
 from ..errors import ExpressionError
 from ..messages import DATA_TYPES, Message, read_data
 from ..near_misses import KnownPlaces
 from ..paths import MISSING
-from ..plan.checked_plan import CheckedPlan
+from ..plan.checked_plan import CheckedPlan, Promised
 from ..plan.graph import Audience
 from ..references import DAGGER, Reference, parse, parse_output_path
 from ..requests import Request, compose, render
@@ -283,16 +285,16 @@ def reach_of(request: Request, code: Container[str] = ()) -> RequestReach:
     tools = tuple(
         _tool_reach(request, tool, schema, composed) for tool, schema in zip(request.tools.values(), calls, strict=True)
     )
-    limits = LoopLimits.of(request.config)
+    most = LoopLimits.of(request.config)
     asking = _asking(request, tools, code)
-    most_calls = limits.calls if tools else 0
+    most_calls = most.calls if tools else 0
     first = json.dumps([render(request), first_schema(request)], ensure_ascii=False, separators=(",", ":"))
     return RequestReach(
         model=request.config.get("model"),
         tools=tools,
         calls=most_calls,
-        requests=limits.ticks + most_calls * asking,
-        tokens=limits.tokens,
+        requests=most.ticks + most_calls * asking,
+        tokens=most.tokens,
         money=request.config.get("money"),
         first_bytes=len(first.encode()),
     )
@@ -399,3 +401,212 @@ def _requests(request: Request, runner: tuple[Executor, str], code: Container[st
 
 def _covers(scopes: tuple[str, ...] | None, place: Reference) -> bool:
     return scopes is ANYTHING or any(read_scope(scope).overlaps(place) for scope in scopes)
+
+
+# What a workflow needs, gives, costs and can reach, before it runs (SPEC R9.4).
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedCode:
+    """Code, a model or a workflow that runs calls of a workflow, or of one below it."""
+
+    name: str
+    """The name of the code; of what no code runs, the tool."""
+    by: str
+    """What it is: `activity`, `delegate` (code), `model`, `loop`, or `workflow`."""
+    calls: int
+    """How many calls it runs; one with `_each` counts once."""
+    trust: ToolTrust
+    resources: tuple[str, ...]
+    """The servers, and other things outside, that it reads or changes."""
+    is_held: bool
+    """Whether any of these calls waits for a person."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The code as data."""
+        own = {"name": self.name, "by": self.by, "calls": self.calls, "held": self.is_held}
+        return {
+            **own,
+            "effects": self.trust.effects,
+            "untrusted": sorted(self.trust.result),
+            "servers": list(self.resources),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowReach:
+    """All that a workflow needs, gives, costs and can reach."""
+
+    needs: Any
+    """The schema of its input; None where it declares none."""
+    promised: tuple[Promised, ...]
+    output: Any
+    """What its result is made of; None where that is the state that its calls leave."""
+    schema: Any
+    """The schema of its result, where it has one."""
+    places: tuple[str, ...]
+    """The places that its own calls can write to."""
+    code: tuple[ReachedCode, ...]
+    requests: int
+    """The most requests to models, but for those that the calls of a loop make."""
+    is_per_element: bool
+    """Whether a call with `_each` counts once, and runs as often as its list has elements."""
+    is_recursive: bool
+    """Whether a workflow calls itself, also through others, or goes deeper than is counted."""
+    levels: int
+    """How deep child runs are nested in its run, as far as they are counted."""
+    limits: Mapping[str, Any]
+    """The limits of its `config`."""
+
+    @property
+    def calls(self) -> int:
+        """How many calls run at most, but for elements and the calls of loops."""
+        return sum(one.calls for one in self.code)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The workflow's reach as data."""
+        costs = {"calls": self.calls, "requests": self.requests, "levels": self.levels, "limits": dict(self.limits)}
+        return {
+            "needs": {"schema": self.needs, "promised": [one.to_dict() for one in self.promised]},
+            "gives": {"output": self.output, "schema": self.schema, "places": list(self.places)},
+            "costs": costs | {"per_element": self.is_per_element, "recursive": self.is_recursive},
+            "reaches": [one.to_dict() for one in self.code],
+        }
+
+
+Key = tuple[str, str]
+"""The name of code, and what it is."""
+
+
+@dataclass
+class _Count:
+    """What the calls of one workflow come to, with those of the workflows below it."""
+
+    calls: Counter[Key] = field(default_factory=Counter)
+    requests: int = 0
+    below: set[str] = field(default_factory=set)
+    """The workflows that its calls can come to."""
+    levels: int = 0
+    """How deep child runs are nested in it."""
+
+
+class _Counting:
+    """Counts the calls of workflows, each of them once: of `plans`, by their names, as far as they can be checked."""
+
+    def __init__(self, plans: Mapping[str, CheckedPlan], code: Container[str]) -> None:
+        self._plans = plans
+        self._code = code
+        self._counts: dict[str, _Count] = {}
+        self._under_way = set[str]()
+        self.trust: dict[Key, ToolTrust] = {}
+        self.resources: dict[Key, set[str]] = {}
+        self.is_per_element = self.is_recursive = False
+
+    def count(self, name: str) -> _Count:
+        """Count the calls of a workflow; of one that is being counted there are none."""
+        if name in self._under_way or len(self._under_way) == limits.WORKFLOW_LEVELS:
+            self.is_recursive = True
+            return _Count()
+        if (known := self._counts.get(name)) is not None:
+            return known
+        self._under_way.add(name)
+        found = self._counts[name] = _Count(below={name})
+        for call, times in self._calls(name):
+            key = self._key(self._plans[name], call)
+            found.calls[key] += times
+            found.requests += times * self._requests(self._plans[name], call, key)
+            self.is_per_element |= bool(call.each)
+            if key[1] == "workflow" and key[0] in self._plans:
+                under = self.count(key[0])
+                found.calls.update({one: times * number for one, number in under.calls.items()})
+                found.requests += times * under.requests
+                found.below |= under.below
+                found.levels = max(found.levels, 1 + under.levels)
+        self._under_way.remove(name)
+        return found
+
+    def held(self) -> Iterator[Key]:
+        """List what waits for a person: approvals hold in the workflows below, too (SPEC R14.1)."""
+        for name, count in self._counts.items():
+            approvals = read_approvals(self._plans[name].submission.config)
+            for one in count.below if approvals else ():
+                yield from (self._key(self._plans[one], call) for call, _ in self._calls(one) if approvals.hold(call))
+
+    def _calls(self, name: str) -> Iterator[tuple[Call, int]]:
+        """The calls of a workflow, and how often each runs."""
+        plan = self._plans[name]
+        often = Counter(call.index for lane in plan.lanes.values() for call in lane.calls)
+        return ((call, often[call.index]) for call in plan.calls if often[call.index] and not call.is_thought)
+
+    def _key(self, plan: CheckedPlan, call: Call) -> Key:
+        executor, name = call.runner.executor, call.runner.name
+        definition = plan.submission.delegates.get(name) if executor is Executor.DELEGATE else None
+        key = (
+            call.tool if executor is Executor.LATENT else name,
+            _sort(executor, definition, is_code=name in self._code),
+        )
+        if key not in self.trust:
+            self.trust[key], self.resources[key] = NOTHING, set()
+        trust = tool_trust_of(plan.trust, call.tool, name)
+        self.trust[key] = ToolTrust.together([self.trust[key], trust])
+        self.resources[key] |= plan.resources_of(call)
+        return key
+
+    @staticmethod
+    def _requests(plan: CheckedPlan, call: Call, key: Key) -> int:
+        """The most requests to models that one call itself makes."""
+        if key[1] not in ("model", "loop") or call.given is not MISSING:
+            return 0
+        definition = plan.submission.delegates.get(call.runner.name) or {}
+        return (
+            LoopLimits.of({**plan.submission.config, **(definition.get("config") or {})}).ticks
+            if key[1] == "loop"
+            else 1
+        )
+
+
+def _sort(executor: Executor, definition: Mapping[str, Any] | None, *, is_code: bool) -> str:
+    """What runs a call."""
+    if executor is Executor.ACTIVITY:
+        return "activity"
+    if executor is Executor.LATENT or definition is None:
+        return "delegate" if is_code else "model"
+    return "workflow" if is_workflow(definition) else "loop" if declares_tools(definition) else "model"
+
+
+def workflow_reach(
+    name: str, plan: CheckedPlan, below: Mapping[str, CheckedPlan], code: Container[str] = ()
+) -> WorkflowReach:
+    """All that the workflow of that name and plan can do; `below` are the workflows that its calls can come to, and
+    `code` the delegates that are code.
+    """
+    submission, counting = plan.submission, _Counting({**below, name: plan}, code)
+    count, needs = counting.count(name), input_schema(plan.submission.context)
+    held = set(counting.held())
+    found = [
+        ReachedCode(
+            *key,
+            min(number, limits.CALLS_COUNTED),
+            counting.trust[key],
+            tuple(sorted(counting.resources[key])),
+            key in held,
+        )
+        for key, number in count.calls.items()
+    ]
+    return WorkflowReach(
+        needs=None if needs is MISSING else needs,
+        promised=tuple(plan.promised),
+        output=submission.output,
+        schema=submission.schema,
+        places=tuple(sorted({str(place) for call in plan.calls for place in call.written})),
+        code=tuple(sorted(found, key=lambda one: (not one.trust.effects, one.name, one.by))),
+        requests=min(count.requests, limits.CALLS_COUNTED),
+        is_per_element=counting.is_per_element,
+        is_recursive=counting.is_recursive,
+        levels=count.levels,
+        limits={key: submission.config[key] for key in _LIMITS if submission.config.get(key) is not None},
+    )
+
+
+_LIMITS: Final = ("calls", "ticks", "tokens", "money", "seconds", "max_concurrency", "promise_seconds")
+"""The keys of `config` that limit what a run takes."""

@@ -101,6 +101,11 @@ class CheckedPlan:
         yield self.reach.get(name, NOTHING)
         yield self.operator.of(name)
 
+    def resources_of(self, call: Call) -> set[str]:
+        """The names of what a call reads or changes outside, by its tool and its code (SPEC R6.8)."""
+        tools = self.tools.get(call.tool), self.signatures.get(call.runner.name)
+        return {tool.resource for tool in tools if tool is not None and tool.resource is not None}
+
     @property
     def held(self) -> tuple[int, ...]:
         """The calls that a person has to approve before they run (SPEC R14.1)."""

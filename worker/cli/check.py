@@ -38,6 +38,7 @@ from .output import (
     sight_lines,
     simulation_lines,
     tell,
+    workflow_lines,
 )
 from .source import Source, optional_source_options
 
@@ -216,6 +217,7 @@ def check(
         checker = Checker(settings)
         plan = checker.check(value, allow=source.allowed)
         reach = checker.reach(value, allow=source.allowed) if plan.submission.is_request else None
+        workflow = checker.workflow_reach(source.file, plan) if source.is_workflow(settings) else None
         findings = reported(plan, ignore, reach.findings if reach is not None else ())
         sights = _sights(plan, who_sees, reach)
         simulation = _simulation(plan) if simulated else None
@@ -228,6 +230,7 @@ def check(
             "who_sees": sights,
             "simulation": simulation,
             "request": reach.to_dict() if reach is not None else None,
+            "workflow": {"name": source.file, **workflow.to_dict()} if workflow is not None else None,
             "models": unready or None,
         }
         chosen = {name: part for name, part in parts.items() if part is not None}
@@ -237,7 +240,9 @@ def check(
         print_text(plan.to_mermaid(annotated=True).rstrip("\n"))
     else:
         shown = (sight_lines(sights) if sights else (), simulation_lines(simulation) if simulation else ())
-        print_lines((*(() if any((sights, simulation)) else _plan_lines(plan, findings, reach)), *shown[0], *shown[1]))
+        about = workflow_lines(source.file, workflow.to_dict()) if workflow is not None else ()
+        lines = () if any((sights, simulation)) else (*about, *_plan_lines(plan, findings, reach))
+        print_lines((*lines, *shown[0], *shown[1]))
     return COMPLETED
 
 

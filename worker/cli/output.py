@@ -368,6 +368,59 @@ def reach_lines(document: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
+_KINDS: Final = {"activity": "code", "delegate": "a delegate in code", "loop": "a loop: its model chooses calls"}
+
+
+def workflow_lines(name: str, document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a workflow needs, gives, costs and can reach, as `acts check NAME` prints it."""
+    yield f"{heading('workflow')}  {escaped(name)}"
+    needs, gives, costs = document["needs"], document["gives"], document["costs"]
+    yield f"{heading('needs')}  {'' if needs['schema'] is not None else 'nothing that it declares'}".rstrip()
+    schema = needs["schema"] if isinstance(needs["schema"], dict) else {}
+    required = schema.get("required", ())
+    for key, one in schema.get("properties", {}).items():
+        yield f"  {escaped(key)}  {_schema_text(one)}{'' if key in required else '  (may be left out)'}"
+    if needs["schema"] is not None and not schema.get("properties"):
+        yield f"  {_schema_text(needs['schema'])}"
+    result = "the state that its calls leave" if gives["output"] is None else _schema_text(gives["output"])
+    yield f"{heading('gives')}  {result}" + ("" if gives["schema"] is None else f"  {_schema_text(gives['schema'])}")
+    yield f"{heading('costs')}  {'; '.join(_costs(costs))}"
+    yield f"{heading('reaches')}  {'' if document['reaches'] else 'nothing'}".rstrip()
+    for one in document["reaches"]:
+        yield f"  {escaped(one['name'])}  {', '.join(_reached(one))}"
+
+
+def _schema_text(value: Any) -> str:
+    from ...protocol.errors import shortened
+
+    return escaped(shortened(json.dumps(value, ensure_ascii=False), limits.MOST_CHARACTERS))
+
+
+def _costs(costs: Mapping[str, Any]) -> Iterator[str]:
+    yield f"at most {counted(costs['calls'], 'call')} and {counted(costs['requests'], 'request')} to models"
+    if costs["per_element"]:
+        yield "of a call with _each one was counted: it runs for each element of a list"
+    if costs["recursive"]:
+        yield "a workflow calls itself, or many others in turn, and was counted once: ACTS_LIMIT_CHILD_DEPTH ends that"
+    elif costs["levels"]:
+        yield f"child runs {counted(costs['levels'], 'level')} deep"
+    if costs["limits"]:
+        yield "config: " + ", ".join(f"{key} {value}" for key, value in costs["limits"].items())
+
+
+def _reached(one: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{_KINDS.get(one['by'], 'a ' + one['by'])}"
+    yield counted(one["calls"], "call")
+    if one["effects"]:
+        yield "with effects"
+    if one["untrusted"]:
+        yield f"untrusted ({escaped(', '.join(one['untrusted']))})"
+    if one["servers"]:
+        yield f"server {escaped(', '.join(one['servers']))}"
+    if one["held"]:
+        yield "held until a person decides"
+
+
 def finding_line(finding: Finding) -> str:
     """Return a finding on one line: severity, code, place, message, remedy."""
     severity = click.style(finding.severity, fg="yellow" if finding.severity == "warning" else None)

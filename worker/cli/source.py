@@ -75,15 +75,22 @@ class Source:
         """Read the file, or the workflow of that name where there is no such file (SPEC R9.4). Raises
         `protocol.Rejected`.
         """
+        found = self._workflow(settings)
+        return read_source(self.file, settings) if found is None else json.dumps(found).encode()
+
+    def is_workflow(self, settings: Settings) -> bool:
+        """Whether FILE is the name of a workflow."""
+        return self._workflow(settings) is not None
+
+    def _workflow(self, settings: Settings) -> dict[str, Any] | None:
+        """The submission that the workflow of that name is, where there is no such file."""
         if self.file == "-" or Path(self.file).exists() or not settings.delegates:
-            return read_source(self.file, settings)
+            return None
         from ..registry.activities import Registry
         from ..registry.request_definitions import KnownDelegates
 
         known = KnownDelegates(settings, Registry())
-        if self.file not in known:
-            return read_source(self.file, settings)
-        return json.dumps(known.workflow(self.file)).encode()
+        return known.workflow(self.file) if self.file in known else None
 
     def decode(self, content: bytes, settings: Settings) -> tuple[Any, Mapping[str, bytes]]:
         """Read a submission and its files from the content of its file. Raises `protocol.Rejected`."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from http.client import HTTPException
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 from urllib.error import URLError
@@ -115,6 +116,16 @@ class KnownDelegates(Container[str]):
             text = f"delegate {name!r} is no workflow, since a model answers it: call it, or give it a solution"
             raise Rejected([Problem("", text)])
         return workflow_document(found)
+
+    def named(self) -> list[str]:
+        """The names of the definitions in the folders, sorted; of very many some."""
+        found = set[str]()
+        for root in self._roots:
+            folder = root.resolve()
+            paths = (path for path in folder.rglob("*.json") if path.suffix == ".json")
+            for path in islice(paths, limits.MOST_DEFINITIONS - len(found)):
+                found.add(path.relative_to(folder).as_posix().removesuffix(".json"))
+        return sorted(name for name in found if name in self)
 
     def _is_defined(self, name: str) -> bool:
         """Whether a file has that name, or it is an address that may have a definition: nothing is fetched here."""

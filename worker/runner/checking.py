@@ -39,6 +39,7 @@ from ...protocol.requests.tool_texts import JSON, TOOLS, can_be_carried, first_s
 from ...protocol.schemas.costs import EXCEEDED
 from ...protocol.schemas.validation import Check, OffloadedChecks, verdict_of
 from .. import limits
+from ..errors import WorkerError
 from ..fairness import FairSemaphore
 from ..limits import limits_of, most_of
 from ..registry.activities import Registry
@@ -52,7 +53,7 @@ from ..store.keys import LOOP
 from .rooms import agent
 
 if TYPE_CHECKING:
-    from ...protocol.analysis.visibility import RequestReach
+    from ...protocol.analysis.visibility import RequestReach, WorkflowReach
 
 
 L = TypeVar("L", bound=CheckedPlan)
@@ -173,6 +174,34 @@ class Checker:
     def workflow(self, name: str) -> dict[str, Any]:
         """The submission that a workflow of the operator's folders is (SPEC R9.4). Raises `protocol.Rejected`."""
         return self._known_delegates.workflow(name)
+
+    def workflows(self, is_asked: Callable[[str], bool]) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
+        """Yield the workflows of the operator's folders whose name is asked for, and their definitions; None for a file
+        that cannot be read as a definition.
+        """
+        known = self._known_delegates
+        for name in filter(is_asked, known.named()):
+            try:
+                definition = known.definition(name)
+            except WorkerError:
+                yield name, None
+                continue
+            if definition is not None and is_workflow(definition):
+                yield name, definition
+
+    def workflow_reach(self, name: str, plan: Plan) -> WorkflowReach:
+        """What a workflow, checked as this plan, needs, gives, costs and can reach (SPEC R9.4). One below it that lacks
+        what its caller gives it by scopes is counted and not looked into.
+        """
+        from ...protocol.analysis.visibility import workflow_reach
+
+        delegates, below = plan.submission.delegates, dict[str, CheckedPlan]()
+        for one, definition in delegates.items():
+            if is_workflow(definition):
+                with suppress(Rejected):
+                    document = {**workflow_document(definition), "delegates": delegates}
+                    below[one] = check_in(self._known(allow=plan.allow), document)
+        return workflow_reach(name, plan, below, self._registry.delegates)
 
     def tool_of(self, function: Callable[..., Any]) -> str:
         """The tool that an activity's function is registered as; its own name where it is not."""

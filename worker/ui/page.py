@@ -3,6 +3,8 @@
 | address | answer |
 |---|---|
 | `runs` | the list of the runs (`status`, `search`, `after`) |
+| `workflows` | the workflows of the operator's folders (`search`, `after`) |
+| `workflow` | one of them: what it needs, gives, costs and can reach (`name`) |
 | `runs/RUN` | one run at a glance |
 | `runs/RUN/plan` | its calls in layers, with counts, edges and a drawing (`tick`) |
 | `runs/RUN/calls/INDEX` | one call: how it was written, its errors, its instances (`status`, `after`) |
@@ -24,6 +26,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from itertools import islice
 from threading import Lock
 from typing import Any, Final, NoReturn, get_args
@@ -31,13 +34,17 @@ from typing import Any, Final, NoReturn, get_args
 from redis import Redis
 
 from ...broker_config import Settings
+from ...protocol import Problem, Rejected
+from ...protocol.calls.declarations import input_schema
 from ...protocol.engine.loop import Stage
+from ...protocol.plan.submission import workflow_calls
 from .. import limits
 from ..client.control import Control, LoopControl
 from ..client.deployments import RunIndex
 from ..client.people import PlanControl
 from ..client.results import Descendants, Result, RunStatus, run_status, status_of
-from ..errors import BadQuery, NoSuchAnswer
+from ..errors import BadQuery, NoSuchAnswer, WorkerError
+from ..runner.checking import Checker
 from ..store.connections import redis_errors
 from ..store.entries import read_entry
 from ..store.held_calls import read_held
@@ -85,6 +92,37 @@ def _cursor(after: str) -> tuple[int, str]:
     if not (run and milliseconds.isascii() and milliseconds.isdigit() and len(milliseconds) <= 15):
         raise BadQuery(f"after={after[:100]!r} is not what an answer has given as `next`")
     return int(milliseconds), run
+
+
+# Workflows: what each needs, gives, costs and can reach, before it runs (SPEC R9.4).
+
+
+def workflows(checker: Checker, query: Query) -> dict[str, Any]:
+    """The answer `workflows`, by name. `search` is part of a name."""
+    search, after = (query.text("search") or "").casefold(), query.text("after") or ""
+    found = list[dict[str, Any]]()
+    for name, definition in checker.workflows(lambda name: name > after and search in name.casefold()):
+        if len(found) == limits.PAGE_RUNS_AT_ONCE:
+            return {"workflows": found, "next": found[-1]["name"]}
+        schema = input_schema(definition.get("context", ())) if definition is not None else None
+        keys = list(schema.get("properties", ())) if isinstance(schema, Mapping) else []
+        calls = len(workflow_calls(definition)) if definition is not None else None
+        found.append({"name": name, "needs": keys[: limits.MOST_NAMED], "calls": calls})
+    return {"workflows": found, "next": None}
+
+
+def workflow(checker: Checker, query: Query) -> dict[str, Any]:
+    """The answer `workflow`; of one that cannot be run from here, why."""
+    name = query.required("name")
+    try:
+        plan = checker.check(checker.workflow(name))
+        found = checker.workflow_reach(name, plan).to_dict()
+    except (Rejected, WorkerError) as error:
+        problems = error.errors if isinstance(error, Rejected) else [Problem("", str(error))]
+        told = [{"pointer": one.pointer, "message": one.message} for one in problems[: limits.MOST_ORDERS]]
+        return {"name": name, "problems": shown(told)}
+    lists = {"reaches": within(found.pop("reaches")), "findings": within(one.to_dict() for one in plan.findings)}
+    return {"name": name, "problems": [], **{key: shown(part) for key, part in found.items()}, **lists}
 
 
 def overview(run: OpenedRun) -> dict[str, Any]:
@@ -206,6 +244,12 @@ class Page:
         self._reading_seconds = reading_seconds
         self._counters: OrderedDict[str, RunCounters] = OrderedDict()
         self._lock = Lock()
+        self._checking = Lock()
+
+    @cached_property
+    def _checker(self) -> Checker:
+        """Checks workflows; made for the first that is asked for, since it loads activities."""
+        return Checker(self._settings)
 
     def answer(self, path: str, query: Mapping[str, str] | None = None, owner: str | None = None) -> Any:
         """The answer at an address, as JSON; with an `owner` only its own runs are there. Raises `NotPossibleNow` (what
@@ -213,6 +257,9 @@ class Page:
         """
         asked = Query(query or {})
         match path.strip("/").split("/"):
+            case [("workflows" | "workflow") as what] if owner is None:
+                with self._checking:
+                    return (workflows if what == "workflows" else workflow)(self._checker, asked)
             case ["runs"]:
                 with redis_errors(self._settings):
                     return runs(self._redis, self._settings, asked, owner=owner)

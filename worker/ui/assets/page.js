@@ -15,6 +15,7 @@ const VIEWS = {
   held: heldView,
   audit: auditView,
 };
+const FOLDERS = { workflows: workflowsView, workflow: workflowView }; // what is no run
 const MAPPED = new Set(["plan", "tick", "call", "instance", "global"]);
 const RUNS_AGAIN_MS = 5_000;
 const READ_AGAIN_MS = 1_000;
@@ -31,6 +32,8 @@ const mapped = { key: null, tick: null, answer: null };
 function route() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [first, run = null, view = "plan", ...parts] = path.split("/").filter(Boolean).map(unescaped);
+  if (isLive && Object.hasOwn(FOLDERS, first ?? ""))
+    return { run: null, view: first, parts: run === null ? [] : [run], query: new URLSearchParams(query) };
   return {
     run: first === "run" ? run : null,
     view: Object.hasOwn(VIEWS, view) ? view : "plan",
@@ -54,7 +57,8 @@ async function render({ isQuiet = false } = {}) {
     if (followed.isGone)
       throw new Refusal(`Run ${asked.run} is gone: it was deleted, or its time was over.`, { status: 404 });
     const context = { ...asked, overview: followed.overview };
-    view = await (asked.run === null ? runsView : VIEWS[asked.view])(context);
+    const shows = asked.run === null ? (FOLDERS[asked.view] ?? runsView) : VIEWS[asked.view];
+    view = await shows(context);
     if (mine === turn && asked.run !== null) await showMap(asked, view.current ?? null);
   } catch (error) {
     if (!(error instanceof Refusal)) console.error(error);
@@ -71,7 +75,7 @@ function showView(asked, view, isQuiet) {
   document.title = [view.title, asked.run && followed.overview ? (followed.overview.name ?? asked.run) : null, "acts"]
     .filter(Boolean)
     .join(" · ");
-  document.body.dataset.view = asked.run === null ? "runs" : asked.view;
+  document.body.dataset.view = asked.run === null && !FOLDERS[asked.view] ? "runs" : asked.view;
   showTop(asked);
   refill(part("detail"), view.nodes);
   isTouched = false;
@@ -93,6 +97,7 @@ const mapWasAsked = (asked) => asked.view === "plan" || asked.view === "tick";
 /** What stands above the view: the way here, and the run. */
 function showTop(asked) {
   const crumbs = [isLive ? make("a.brand", { href: "#/" }, "acts") : wrap("span.brand", "acts")];
+  if (isLive && asked.run === null) crumbs.push(anchor("#/", "Runs"), anchor("#/workflows", "Workflows"));
   if (asked.run !== null) crumbs.push(anchor(address("run", asked.run), followed.overview?.name ?? asked.run));
   if (asked.run !== null && !mapWasAsked(asked))
     crumbs.push(make("span", { "aria-current": "page" }, [asked.view, ...asked.parts.slice(0, 1)].join(" ")));
