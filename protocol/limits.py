@@ -605,7 +605,7 @@ TEMPLATES_SHORT: Final = 200
 
 # Of workflows (protocol.analysis.visibility).
 
-WORKFLOW_LEVELS: Final = 64
-"""How deep workflows are looked into that call each other."""
+WORKFLOWS: Final = 100
+"""Workflows of one submission, those among them that they call: each is checked with all others."""
 CALLS_COUNTED: Final = 10**12
 """More calls of one code are not told from each other."""

@@ -452,7 +452,7 @@ class WorkflowReach:
     is_per_element: bool
     """Whether a call with `_each` counts once, and runs as often as its list has elements."""
     is_recursive: bool
-    """Whether a workflow calls itself, also through others, or goes deeper than is counted."""
+    """Whether a workflow calls itself, also through others: that is counted once."""
     levels: int
     """How deep child runs are nested in its run, as far as they are counted."""
     limits: Mapping[str, Any]
@@ -504,7 +504,7 @@ class _Counting:
 
     def count(self, name: str) -> _Count:
         """Count the calls of a workflow; of one that is being counted there are none."""
-        if name in self._under_way or len(self._under_way) == limits.WORKFLOW_LEVELS:
+        if name in self._under_way:
             self.is_recursive = True
             return _Count()
         if (known := self._counts.get(name)) is not None:

@@ -7,7 +7,8 @@ honoured is never ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from json import dumps
 from typing import Any, Final
@@ -130,18 +131,40 @@ class TrustReach:
         """The effects and labels of a delegate with all behind it, and whether its answer endorses what it read."""
         definition = self.definition(name)
         endorses = definition is not None and definition.get(ENDORSES) is True
-        return replace(self._sum(self._behind_delegate(name, set())), endorses=endorses)
+        return replace(self._sum(self._behind_delegates([name], set())), endorses=endorses)
 
     def of_code(self, declared: Declared, delegates: Iterable[str]) -> dict[str, ToolTrust]:
         """Activity -> its own trust, for those that may run a call of declared tools or of some delegates' tools."""
         seen: set[str] = set()
         reached = [*self._behind_tools(declared, seen)]
-        reached += [one for name in delegates for one in self._behind_delegate(name, seen)]
+        reached += self._behind_delegates(delegates, seen)
         names = [one.name for one in reached if isinstance(one, Runner) and one.executor is Executor.ACTIVITY]
         return {name: tool.trust for name in names if (tool := self.activity(name)) is not None}
 
     def _behind_tools(self, declared: Declared, seen: set[str]) -> Iterator[Tool | Runner]:
         """Tools, and all activities and delegates that may run their calls, one through another."""
+        delegates = list[str]()
+        yield from self._named_by_tools(declared, delegates)
+        yield from self._behind_delegates(delegates, seen)
+
+    def _behind_delegates(self, names: Iterable[str], seen: set[str]) -> Iterator[Tool | Runner]:
+        """Delegates with all behind them; those that were `seen` are not looked into again."""
+        left = deque(names)
+        while left:
+            name = left.popleft()
+            yield Runner(Executor.DELEGATE, name)
+            definition = self.definition(name) if name not in seen else None
+            seen.add(name)
+            if definition is None:
+                continue
+            context = _context_of(definition)
+            declared, _ = read_tools(context, definition.get("tools"))
+            yield from self._named_by_tools(declared, left)
+            if is_workflow({**definition, "context": context}):
+                yield from self._named_by_calls(workflow_calls(definition), left)
+
+    def _named_by_tools(self, declared: Declared, left: MutableSequence[str]) -> Iterator[Tool | Runner]:
+        """Tools, and the activities that may run their calls; the delegates that may go to `left`."""
         for name in declared.places:
             activities, delegates = [name], list[str]()
             if (tool := declared.tools.get(name)) is not None:
@@ -149,27 +172,17 @@ class TrustReach:
                 activities += (tool.choices("_activity") or self.activities) if tool.names("_activity") else ()
                 delegates += (tool.choices("_delegate") or self.delegates) if tool.names("_delegate") else ()
             yield from (Runner(Executor.ACTIVITY, one) for one in activities)
-            for delegate in delegates:
-                yield from self._behind_delegate(delegate, seen)
+            left.extend(delegates)
 
-    def _behind_delegate(self, name: str, seen: set[str]) -> Iterator[Tool | Runner]:
-        yield Runner(Executor.DELEGATE, name)
-        definition = self.definition(name) if name not in seen else None
-        seen.add(name)
-        if definition is not None:
-            context = _context_of(definition)
-            declared, _ = read_tools(context, definition.get("tools"))
-            yield from self._behind_tools(declared, seen)
-            if is_workflow({**definition, "context": context}):
-                yield from self._behind_calls(workflow_calls(definition), seen)
-
-    def _behind_calls(self, calls: Iterable[Mapping[str, Any]], seen: set[str]) -> Iterator[Tool | Runner]:
-        """All activities and delegates that may run the calls of a workflow (SPEC R9.4)."""
+    def _named_by_calls(
+        self, calls: Iterable[Mapping[str, Any]], left: MutableSequence[str]
+    ) -> Iterator[Tool | Runner]:
+        """The activities that may run the calls of a workflow (SPEC R9.4); the delegates go to `left`."""
         for call in calls:
-            names = [name for key in ("_tool", "_activity") if isinstance(name := call.get(key), str)]
+            names = [call[key] for key in ("_tool", "_activity") if isinstance(call.get(key), str)]
             yield from (Runner(Executor.ACTIVITY, name) for name in names)
             if isinstance(delegate := call.get("_delegate"), str):
-                yield from self._behind_delegate(delegate, seen)
+                left.append(delegate)
 
     def _sum(self, reached: Iterable[Tool | Runner]) -> ToolTrust:
         together = ToolTrust.together(trust for one in reached for trust in self._trusts(one))

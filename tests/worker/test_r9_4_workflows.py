@@ -331,3 +331,77 @@ def test_r9_4_what_a_model_calls_a_workflow_with_is_held_against_its_input(askin
     found = Asked(asking, answer(call), answer(output=0), tools=tools, delegates={"next": NEXT})
     found.result()
     assert "integer" in json.dumps(found.requests[1]["messages"])
+
+
+# Before it runs: what it needs, gives, costs and can reach.
+
+COSTLY: Json = {
+    "context": [{"type": "input", "schema": {"properties": {"list": {"type": "array"}}, "required": ["list"]}}],
+    "solution": {
+        "calls": [
+            flow("next", "†state.a", n=1),
+            flow("next", "†state.b", n="†input.list", _each="n"),
+            {"_tool": "sendMoney", "to": "<b>me</b>", "amount": 1, "_outputPath": "†state.paid"},
+            flow("costly", "†state.again", list=[]),
+        ],
+    },
+    "config": {"approve": ["add"], "max_concurrency": 3},
+}
+
+
+def test_r9_4_a_check_of_a_name_says_what_the_workflow_needs_gives_costs_and_reaches(flows: Backend) -> None:
+    (Path(flows.settings.delegates[0]) / "costly.json").write_text(json.dumps(COSTLY), encoding="utf-8")
+    told = command(flows, "check", "costly", "--json").json["workflow"]
+    assert (told["name"], list(told["needs"]["schema"]["properties"])) == ("costly", ["list"])
+    assert told["gives"]["output"] is None
+    assert "†state.paid" in told["gives"]["places"]
+    costs = {"calls": 6, "requests": 0, "levels": 1, "per_element": True, "recursive": True}
+    assert told["costs"] == costs | {"limits": {"max_concurrency": 3}}
+    reached = {one["name"]: (one["by"], one["calls"], one["effects"], one["held"]) for one in told["reaches"]}
+    assert reached == {
+        "sendMoney": ("activity", 1, True, False),
+        "add": ("activity", 2, False, True),
+        "next": ("workflow", 2, False, False),
+        "costly": ("workflow", 1, True, False),
+    }
+    text = command(flows, "check", "costly").stdout
+    assert ["needs", "gives", "costs", "reaches"] == [word for word in ("needs", "gives", "costs", "reaches") if word in text]
+    assert "workflow" not in command(flows, "check", "-", stdin=json.dumps({"solution": {"calls": []}})).stdout
+
+
+def test_r9_4_the_pages_list_the_workflows_of_the_folders_and_say_why_one_cannot_run(flows: Backend) -> None:
+    folder = Path(flows.settings.delegates[0])
+    (folder / "sub").mkdir(exist_ok=True)
+    (folder / "sub" / "odd.json").write_text(json.dumps({"solution": {"calls": [{"_tool": "unheard"}]}}))
+    (folder / "torn.json").write_text("{")
+    page = Page(flows.redis, flows.settings)
+    listed = {one["name"]: one["calls"] for one in page.answer("workflows")["workflows"]}
+    assert {"next": 1, "both": 2, "sub/odd": 1, "torn": None}.items() <= listed.items()
+    assert "asked" not in listed, "a model answers it"
+    assert [one["name"] for one in page.answer("workflows", {"search": "ODD"})["workflows"]] == ["sub/odd"]
+    found = page.answer("workflow", {"name": "next"})
+    assert (found["problems"], found["needs"]["schema"], found["gives"]["output"]) == ([], NUMBER, "†state.sum")
+    for name, word in (("sub/odd", "unheard"), ("torn", "JSON"), ("../next", "no workflow"), ("asked", "model")):
+        assert word in page.answer("workflow", {"name": name})["problems"][0]["message"]
+    with pytest.raises(NoSuchAnswer):
+        page.answer("workflows", {}, owner="Ann")
+
+
+def test_r9_4_workflows_below_a_run_have_together_the_calls_of_one_run(
+    server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    settings = settings_apart(server, "many", limit_calls=20, limit_child_depth=5)
+    backend = Backend(settings, meeting, tmp_path_factory.mktemp("many"))
+    spreading = {"solution": {"calls": [flow("spreading", f"†state.x{number} || †state.y") for number in range(4)]}}
+    with backend.worker():
+        run = submit(backend, flow("spreading"), spreading=spreading)
+        backend.wait(run.id)
+        errors = [call.error or {} for child in backend.client.runs(children=True) for call in backend.client.run(child.run).result().calls]
+    assert "LimitReached" in {one.get("type") for one in errors}
+
+
+def test_r9_4_very_many_workflows_are_refused_and_a_long_chain_of_them_is_looked_through(flows: Backend) -> None:
+    chain = {f"w{n}": {"solution": {"calls": [flow(f"w{n + 1}", "†state.x")]}} for n in range(400)}
+    with pytest.raises(Rejected) as rejected:
+        submit(flows, flow("w0"), **chain, w400=NEXT)
+    assert [(one.pointer, "more than 100" in one.message) for one in rejected.value.errors] == [("/delegates", True)]

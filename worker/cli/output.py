@@ -401,7 +401,7 @@ def _costs(costs: Mapping[str, Any]) -> Iterator[str]:
     if costs["per_element"]:
         yield "of a call with _each one was counted: it runs for each element of a list"
     if costs["recursive"]:
-        yield "a workflow calls itself, or many others in turn, and was counted once: ACTS_LIMIT_CHILD_DEPTH ends that"
+        yield "a workflow calls itself, and was counted once: ACTS_LIMIT_CHILD_DEPTH ends that"
     elif costs["levels"]:
         yield f"child runs {counted(costs['levels'], 'level')} deep"
     if costs["limits"]:

@@ -83,8 +83,9 @@ class Source:
         return self._workflow(settings) is not None
 
     def _workflow(self, settings: Settings) -> dict[str, Any] | None:
-        """The submission that the workflow of that name is, where there is no such file."""
-        if self.file == "-" or Path(self.file).exists() or not settings.delegates:
+        """The submission that the workflow of that name is, where there is no such file; a folder is none."""
+        path = Path(self.file)
+        if self.file == "-" or (path.exists() and not path.is_dir()) or not settings.delegates:
             return None
         from ..registry.activities import Registry
         from ..registry.request_definitions import KnownDelegates

@@ -22,6 +22,7 @@ from ...protocol.calls.declarations import digest_of, is_workflow, workflow_docu
 from ...protocol.calls.tools import ANONYMOUS, Executor
 from ...protocol.calls.trust import OperatorTrust, operator_problems
 from ...protocol.errors import Problem, Rejected, Speller, pointer
+from ...protocol.limits import WORKFLOWS
 from ...protocol.messages import TRUST
 from ...protocol.plan.checked_plan import CheckedPlan
 from ...protocol.plan.submission import definition_problems, delegates_called
@@ -79,21 +80,27 @@ class KnownDelegates(Container[str]):
     def with_definitions(self, plan: L) -> L:
         """The plan with the definitions that its calls name, or calls of its request may name. They travel with the
         run, which later changes of the files do not touch; so do those that calls of its workflows name (SPEC R9.4).
+        Raises `Rejected` for very many workflows.
         """
         names = {call.runner.name for call in plan.calls if call.runner.executor is Executor.DELEGATE}
         for tool in plan.submission.tools.values() if plan.submission.is_request else ():
             names |= {name for name in tool.choices("_delegate") if name in self}
         own = plan.submission.delegates
         definitions, left, seen = dict(own), sorted(names), set[str]()
-        while left:
+        workflows = sum(map(is_workflow, own.values()))
+        while left and workflows <= WORKFLOWS:
             name = left.pop(0)
             if name in seen or (name not in own and (name in self._registry.delegates or name == ANONYMOUS)):
                 continue
             seen.add(name)
             if name not in own:
                 definitions[name] = self._read(name)
+                workflows += is_workflow(definitions[name])
             if is_workflow(definitions[name]):
                 left += (one for one in delegates_called(definitions[name]) if one in own or one in self)
+        if workflows > WORKFLOWS:
+            text = f"has more than {WORKFLOWS} workflows, with those that they call: put the calls of some into one"
+            raise plan.submission.shape.rejected([Problem(pointer("delegates"), text)])
         if len(definitions) == len(own):
             return plan
         return replace(plan, submission=replace(plan.submission, delegates=definitions))

@@ -451,7 +451,7 @@ class Children:
         context: list[dict[str, Any]],
         definition: StoredPlan,
     ) -> Started | Success | Failure:
-        above, budgets, left = self._above(attempt.id.run, definition)
+        above, budgets, left = self._above(attempt.id.run, definition, is_workflow=is_workflow(own))
         most = self._settings.limit_child_depth
         depth = above.depth + 1 if above is not None else 1
         if depth > most:
@@ -477,7 +477,8 @@ class Children:
         fields |= {TRACE: attempt.place.pack(), DELEGATE: delegate}
         if not plan.submission.is_request:
             if (shortfall := child.reserve(budgets, plan.size)) is not None:
-                return Failure("LimitReached", shortfall.text)
+                limit = "config.calls" if definition.has_budget else "ACTS_LIMIT_CALLS"
+                return Failure("LimitReached", shortfall.text.replace("config.calls", limit))
             fields |= {ANSWER_SCHEMA: json.dumps(own["schema"])} if "schema" in own else {}
         files = self._files(plan, RunStore.open(self._redis, prefix, attempt.id.run))
         now_ms = server_ms(self._redis)
@@ -498,12 +499,19 @@ class Children:
             return None
         return parent.answer(run, result, tokens, self._settings.queue_instances)
 
-    def _above(self, run: str, definition: StoredPlan) -> tuple[Parent | None, tuple[RunBudget, ...], dict[str, float]]:
-        """Whose child the run is itself, what its child runs take from, and what is left for one now (SPEC R13.3)."""
+    def _above(
+        self, run: str, definition: StoredPlan, *, is_workflow: bool
+    ) -> tuple[Parent | None, tuple[RunBudget, ...], dict[str, float]]:
+        """Whose child the run is itself, what its child runs take from, and what is left for one now (SPEC R13.3).
+
+        All workflows below a plan have together what one run may have: those that call each other would be without end.
+        """
         store = RunStore.open(self._redis, self._settings.key_prefix, run)
         above = store.parent()
         if not definition.has_budget:
-            return above, (), {}
+            below = above.budgets if above is not None else ()
+            most = RunBudget(run, None, int(self._settings.limit_calls))
+            return above, (below or (most,)) if is_workflow else (), {}
         budgets, free = store.budgets(LoopLimits.of(definition.config, most_of(self._settings)))
         left: dict[str, float] = {**free}
         if "money" in left:
