@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from acts_celery import Result, Run, RunNotFound
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
 from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.errors import NoSuchAnswer
 from acts_celery.worker.store.run_list import child_id
+from acts_celery.worker.ui import Page
 from tests.protocol import naive
 
 from .backend import Backend, Meeting, settings_apart
@@ -57,8 +60,10 @@ def flows(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.Tem
     folder = tmp_path_factory.mktemp("definitions")
     for name, definition in {"next": NEXT, "both": BOTH, "asked": {"schema": {"type": "string"}}}.items():
         (folder / f"{name}.json").write_text(json.dumps(definition), encoding="utf-8")
+    trust = tmp_path_factory.mktemp("trust") / "trust.json"
+    trust.write_text(json.dumps({"charge": {"effects": True}}), encoding="utf-8")
     short = {"lease_seconds": 1.5, "sweep_interval_seconds": 0.2, "limit_child_depth": 2, "model": None}
-    settings = settings_apart(server, "flows", delegates=(str(folder),), **short)
+    settings = settings_apart(server, "flows", delegates=(str(folder),), trust=str(trust), **short)
     running = Backend(settings, meeting, tmp_path_factory.mktemp("flows"))
     with running.worker():
         yield running
@@ -341,7 +346,7 @@ COSTLY: Json = {
         "calls": [
             flow("next", "†state.a", n=1),
             flow("next", "†state.b", n="†input.list", _each="n"),
-            {"_tool": "sendMoney", "to": "<b>me</b>", "amount": 1, "_outputPath": "†state.paid"},
+            {"_tool": "charge", "name": "x", "kills": False, "_outputPath": "†state.paid"},
             flow("costly", "†state.again", list=[]),
         ],
     },
@@ -359,14 +364,14 @@ def test_r9_4_a_check_of_a_name_says_what_the_workflow_needs_gives_costs_and_rea
     assert told["costs"] == costs | {"limits": {"max_concurrency": 3}}
     reached = {one["name"]: (one["by"], one["calls"], one["effects"], one["held"]) for one in told["reaches"]}
     assert reached == {
-        "sendMoney": ("activity", 1, True, False),
+        "charge": ("activity", 1, True, False),
         "add": ("activity", 2, False, True),
         "next": ("workflow", 2, False, False),
         "costly": ("workflow", 1, True, False),
     }
     text = command(flows, "check", "costly").stdout
-    assert ["needs", "gives", "costs", "reaches"] == [word for word in ("needs", "gives", "costs", "reaches") if word in text]
-    assert "workflow" not in command(flows, "check", "-", stdin=json.dumps({"solution": {"calls": []}})).stdout
+    assert all(word in text for word in ("needs", "gives", "costs", "reaches", "with effects", "held until"))
+    assert "workflow" not in command(flows, "check", "-", "--json", stdin={"solution": {"calls": []}}).json
 
 
 def test_r9_4_the_pages_list_the_workflows_of_the_folders_and_say_why_one_cannot_run(flows: Backend) -> None:
@@ -392,12 +397,22 @@ def test_r9_4_workflows_below_a_run_have_together_the_calls_of_one_run(
 ) -> None:
     settings = settings_apart(server, "many", limit_calls=20, limit_child_depth=5)
     backend = Backend(settings, meeting, tmp_path_factory.mktemp("many"))
-    spreading = {"solution": {"calls": [flow("spreading", f"†state.x{number} || †state.y") for number in range(4)]}}
+    spreading = {"solution": {"calls": [flow("spreading", f"†state.x{number}") for number in range(4)]}}
     with backend.worker():
         run = submit(backend, flow("spreading"), spreading=spreading)
         backend.wait(run.id)
-        errors = [call.error or {} for child in backend.client.runs(children=True) for call in backend.client.run(child.run).result().calls]
-    assert "LimitReached" in {one.get("type") for one in errors}
+    errors = [*errors_below(backend, run.id)]
+    assert "ACTS_LIMIT_CALLS" in next(one["message"] for one in errors if one["type"] == "LimitReached")
+
+
+def errors_below(backend: Backend, run: str) -> Iterator[Mapping[str, Any]]:
+    """The errors of a run, and of the runs below it."""
+    for call in backend.client.run(run).result().calls:
+        if call.error is not None:
+            yield call.error
+        if call.child is not None:
+            with suppress(RunNotFound):
+                yield from errors_below(backend, call.child)
 
 
 def test_r9_4_very_many_workflows_are_refused_and_a_long_chain_of_them_is_looked_through(flows: Backend) -> None:
