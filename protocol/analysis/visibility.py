@@ -474,7 +474,7 @@ class WorkflowReach:
         }
 
 
-Key = tuple[str, str]
+_Key = tuple[str, str]
 """The name of code, and what it is."""
 
 
@@ -482,7 +482,7 @@ Key = tuple[str, str]
 class _Count:
     """What the calls of one workflow come to, with those of the workflows below it."""
 
-    calls: Counter[Key] = field(default_factory=Counter)
+    calls: Counter[_Key] = field(default_factory=Counter)
     requests: int = 0
     below: set[str] = field(default_factory=set)
     """The workflows that its calls can come to."""
@@ -498,8 +498,8 @@ class _Counting:
         self._code = code
         self._counts: dict[str, _Count] = {}
         self._under_way = set[str]()
-        self.trust: dict[Key, ToolTrust] = {}
-        self.resources: dict[Key, set[str]] = {}
+        self.trust: dict[_Key, ToolTrust] = {}
+        self.resources: dict[_Key, set[str]] = {}
         self.is_per_element = self.is_recursive = False
 
     def count(self, name: str) -> _Count:
@@ -525,11 +525,11 @@ class _Counting:
         self._under_way.remove(name)
         return found
 
-    def held(self) -> Iterator[Key]:
+    def held(self) -> Iterator[_Key]:
         """List what waits for a person: approvals hold in the workflows below, too (SPEC R14.1)."""
         for name, count in self._counts.items():
             approvals = read_approvals(self._plans[name].submission.config)
-            for one in count.below if approvals else ():
+            for one in count.below:
                 yield from (self._key(self._plans[one], call) for call, _ in self._calls(one) if approvals.hold(call))
 
     def _calls(self, name: str) -> Iterator[tuple[Call, int]]:
@@ -538,13 +538,11 @@ class _Counting:
         often = Counter(call.index for lane in plan.lanes.values() for call in lane.calls)
         return ((call, often[call.index]) for call in plan.calls if often[call.index] and not call.is_thought)
 
-    def _key(self, plan: CheckedPlan, call: Call) -> Key:
+    def _key(self, plan: CheckedPlan, call: Call) -> _Key:
         executor, name = call.runner.executor, call.runner.name
         definition = plan.submission.delegates.get(name) if executor is Executor.DELEGATE else None
-        key = (
-            call.tool if executor is Executor.LATENT else name,
-            _sort(executor, definition, is_code=name in self._code),
-        )
+        by = _sort(executor, definition, is_code=name in self._code)
+        key = (call.tool if executor is Executor.LATENT else name, by)
         if key not in self.trust:
             self.trust[key], self.resources[key] = NOTHING, set()
         trust = tool_trust_of(plan.trust, call.tool, name)
@@ -553,16 +551,12 @@ class _Counting:
         return key
 
     @staticmethod
-    def _requests(plan: CheckedPlan, call: Call, key: Key) -> int:
+    def _requests(plan: CheckedPlan, call: Call, key: _Key) -> int:
         """The most requests to models that one call itself makes."""
         if key[1] not in ("model", "loop") or call.given is not MISSING:
             return 0
-        definition = plan.submission.delegates.get(call.runner.name) or {}
-        return (
-            LoopLimits.of({**plan.submission.config, **(definition.get("config") or {})}).ticks
-            if key[1] == "loop"
-            else 1
-        )
+        own = (plan.submission.delegates.get(call.runner.name) or {}).get("config") or {}
+        return LoopLimits.of({**plan.submission.config, **own}).ticks if key[1] == "loop" else 1
 
 
 def _sort(executor: Executor, definition: Mapping[str, Any] | None, *, is_code: bool) -> str:

@@ -402,7 +402,7 @@ def test_r9_4_workflows_below_a_run_have_together_the_calls_of_one_run(
         run = submit(backend, flow("spreading"), spreading=spreading)
         backend.wait(run.id)
     errors = [*errors_below(backend, run.id)]
-    assert "ACTS_LIMIT_CALLS" in next(one["message"] for one in errors if one["type"] == "LimitReached")
+    assert "calls are left" in next(one["message"] for one in errors if one["type"] == "LimitReached")
 
 
 def errors_below(backend: Backend, run: str) -> Iterator[Mapping[str, Any]]:

@@ -217,7 +217,7 @@ def check(
         checker = Checker(settings)
         plan = checker.check(value, allow=source.allowed)
         reach = checker.reach(value, allow=source.allowed) if plan.submission.is_request else None
-        workflow = checker.workflow_reach(source.file, plan) if source.is_workflow(settings) else None
+        workflow = checker.workflow_reach(source.file, plan).to_dict() if source.is_workflow(settings) else None
         findings = reported(plan, ignore, reach.findings if reach is not None else ())
         sights = _sights(plan, who_sees, reach)
         simulation = _simulation(plan) if simulated else None
@@ -230,7 +230,7 @@ def check(
             "who_sees": sights,
             "simulation": simulation,
             "request": reach.to_dict() if reach is not None else None,
-            "workflow": {"name": source.file, **workflow.to_dict()} if workflow is not None else None,
+            "workflow": workflow and {"name": source.file, **workflow},
             "models": unready or None,
         }
         chosen = {name: part for name, part in parts.items() if part is not None}
@@ -240,9 +240,8 @@ def check(
         print_text(plan.to_mermaid(annotated=True).rstrip("\n"))
     else:
         shown = (sight_lines(sights) if sights else (), simulation_lines(simulation) if simulation else ())
-        about = workflow_lines(source.file, workflow.to_dict()) if workflow is not None else ()
-        lines = () if any((sights, simulation)) else (*about, *_plan_lines(plan, findings, reach))
-        print_lines((*lines, *shown[0], *shown[1]))
+        about = (*(workflow_lines(source.file, workflow) if workflow else ()), *_plan_lines(plan, findings, reach))
+        print_lines((*(() if any((sights, simulation)) else about), *shown[0], *shown[1]))
     return COMPLETED
 
 

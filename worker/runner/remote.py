@@ -414,6 +414,9 @@ class Started:
     """The lanes to be published."""
 
 
+_Above = tuple[Parent | None, tuple[RunBudget, ...], dict[str, float]]
+
+
 class Children:
     """Starts the child runs of calls."""
 
@@ -477,8 +480,7 @@ class Children:
         fields |= {TRACE: attempt.place.pack(), DELEGATE: delegate}
         if not plan.submission.is_request:
             if (shortfall := child.reserve(budgets, plan.size)) is not None:
-                limit = "config.calls" if definition.has_budget else "ACTS_LIMIT_CALLS"
-                return Failure("LimitReached", shortfall.text.replace("config.calls", limit))
+                return Failure("LimitReached", shortfall.text)
             fields |= {ANSWER_SCHEMA: json.dumps(own["schema"])} if "schema" in own else {}
         files = self._files(plan, RunStore.open(self._redis, prefix, attempt.id.run))
         now_ms = server_ms(self._redis)
@@ -499,9 +501,7 @@ class Children:
             return None
         return parent.answer(run, result, tokens, self._settings.queue_instances)
 
-    def _above(
-        self, run: str, definition: StoredPlan, *, is_workflow: bool
-    ) -> tuple[Parent | None, tuple[RunBudget, ...], dict[str, float]]:
+    def _above(self, run: str, definition: StoredPlan, *, is_workflow: bool) -> _Above:
         """Whose child the run is itself, what its child runs take from, and what is left for one now (SPEC R13.3).
 
         All workflows below a plan have together what one run may have: those that call each other would be without end.
@@ -509,9 +509,8 @@ class Children:
         store = RunStore.open(self._redis, self._settings.key_prefix, run)
         above = store.parent()
         if not definition.has_budget:
-            below = above.budgets if above is not None else ()
-            most = RunBudget(run, None, int(self._settings.limit_calls))
-            return above, (below or (most,)) if is_workflow else (), {}
+            own = (RunBudget(run, None, int(self._settings.limit_calls)),) if is_workflow else ()
+            return above, (is_workflow and above is not None and above.budgets) or own, {}
         budgets, free = store.budgets(LoopLimits.of(definition.config, most_of(self._settings)))
         left: dict[str, float] = {**free}
         if "money" in left:
