@@ -151,8 +151,8 @@ def test_a_moment_comes_once_although_the_worker_and_the_server_die(meeting: Mee
             assert [call.status for call in after.wait(run.id).calls] == ["done", "done"]
         decided = [
             entry
-            for entry in after.redis.xrange(f"{after.settings.key_prefix}:{{{run.id}}}:log")
-            if b"decided" in entry[1]
+            for entry in after.redis.xrange(f"{after.settings.key_prefix}:{{{run.id}}}:log") or ()
+            if b"decided" in (entry[1] or ())
         ]
         assert len(decided) == 1
 

@@ -455,8 +455,7 @@ class Children:
         definition: StoredPlan,
     ) -> Started | Success | Failure:
         above, budgets, left = self._above(attempt.id.run, definition, is_workflow=is_workflow(own))
-        most = self._settings.limit_child_depth
-        depth = above.depth + 1 if above is not None else 1
+        most, depth = self._settings.limit_child_depth, above.depth + 1 if above is not None else 1
         if depth > most:
             return Failure("TooDeep", f"child runs can be nested {most} deep, and not deeper (ACTS_LIMIT_CHILD_DEPTH)")
         prefix = self._settings.key_prefix
