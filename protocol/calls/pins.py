@@ -17,7 +17,7 @@ from typing import Any, Final
 from .. import limits
 from ..errors import ExpressionError, Problem, pointer, unparsed
 from ..paths import strings
-from ..references import DAGGER, Path, expression_in, is_expression, parse
+from ..references import DAGGER, Expression, Path, expression_in, is_expression, parse
 from ..schemas.walk import (
     IN_PLACE,
     REFERENCES,
@@ -97,6 +97,11 @@ class Inside:
     def deeper(self) -> dict[str, Inside]:
         """The properties inside of which something is filled in."""
         return {name: pin for name, pin in self.properties.items() if isinstance(pin, Inside)}
+
+    @cached_property
+    def given(self) -> frozenset[str]:
+        """The properties that are there whether or not they are written."""
+        return frozenset({*self.texts, *(name for name, pin in self.deeper.items() if pin.is_made)})
 
     def filled(self, value: Any) -> Any:
         """A value with what it omits."""
@@ -208,6 +213,41 @@ class Pins:
             Problem("", f"{name} has to be {text}") for name, text in self.inside.texts.items() if name not in written
         ]
 
+    def unasked(self, call: Mapping[str, Any]) -> Any:
+        """A call without what would be filled in anyway, its parameters spelled as the tool prescribes them."""
+        spelled = {key: value if key.startswith("_") else self._respelled(value) for key, value in call.items()}
+        return self.inside.unasked(spelled)
+
+    def _respelled(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._respelled(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._respelled(item) for item in value]
+        return self._spellings.get(expression_in(value), value) if is_expression(value) else value
+
+    @cached_property
+    def _spellings(self) -> dict[Expression | None, str]:
+        """The expressions that the document names, each as it spells it first."""
+        found: dict[Expression | None, str] = {}
+        for _, part in reachable(self._document):
+            for text in filter(is_expression, (part.get("const"), *part.get("enum", ()))):
+                if (expression := expression_in(text)) is not None:
+                    found.setdefault(expression, text)
+        return found
+
+    def conditions(self, part: Mapping[str, Any], inside: Inside) -> dict[str, Any]:
+        """The keywords of a schema of a call, or of an object in which something is filled in, that depend on what is
+        written there; without those that speak of what is filled in, unless they only require it.
+        """
+        said = {keyword: part[keyword] for keyword in _CONDITIONS if keyword in part}
+        if not inside.given or not self._speak_of(inside.given, said):
+            return said
+        said = _with(inside.given, said)
+        return {} if self._speak_of(inside.given, said) else said
+
+    def _speak_of(self, given: frozenset[str], said: Mapping[str, Any]) -> bool:
+        return any(not given.isdisjoint(_names_in(part)) for part in applied((said,), self._document))
+
     def unparsed(self) -> Iterator[Problem]:
         """Problems of expressions that are prescribed and do not parse, each at its place in the document."""
         for place, part in reachable(self._document) if self else ():
@@ -230,13 +270,15 @@ class Pins:
         return {**parts[0], "allOf": parts[1:]} if len(parts) > 1 else parts[0]
 
     def _offered_part(self, part: Mapping[str, Any], inside: Inside) -> dict[str, Any]:
-        made = {keyword: below for keyword, below in part.items() if keyword not in (*REFERENCES, "allOf")}
+        left_out = (*REFERENCES, "allOf", *_CONDITIONS)
+        made = {keyword: below for keyword, below in part.items() if keyword not in left_out}
+        made |= self.conditions(part, inside)
         if "properties" in part:
             left = {name: below for name, below in part["properties"].items() if name not in inside.texts}
             deeper = {name: self.offered(left[name], pin) for name, pin in inside.deeper.items() if name in left}
             made["properties"] = {**left, **deeper}
         if "required" in part:
-            made["required"] = [name for name in part["required"] if name not in inside.texts]
+            made["required"] = [name for name in part["required"] if name not in inside.given]
         if "items" in part and inside.elements is not None:
             made["items"] = self.offered(part["items"], inside.elements)
         return made
@@ -421,6 +463,31 @@ class _Specialization:
         return True, [{"properties": {key: below(said, key)}} for key in left if not (is_call and key.startswith("_"))]
 
 
+def _names_in(part: Mapping[str, Any]) -> Iterator[str]:
+    """The properties of which the keywords of a schema speak by name."""
+    yield from part.get("required", ())
+    for keyword in ("properties", "dependentSchemas", "dependentRequired"):
+        yield from part.get(keyword, ())
+    for names in part.get("dependentRequired", {}).values():
+        yield from names
+
+
+def _with(given: frozenset[str], part: Any) -> Any:
+    """A schema that takes some properties to be there."""
+    if not isinstance(part, dict):
+        return part
+    anew = partial(_with, given)
+    made = {key: rewritten(key, below, anew) if key in IN_PLACE else below for key, below in part.items()}
+    if "required" in part:
+        made["required"] = [name for name in part["required"] if name not in given]
+    if "dependentRequired" in part:
+        asked = part["dependentRequired"].items()
+        made["dependentRequired"] = {key: [name for name in names if name not in given] for key, names in asked}
+    return made
+
+
+_CONDITIONS: Final = ("anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired")
+"""Keywords that speak of an object as a whole, by what it holds."""
 _PINNING: Final = ("const", "enum", "pattern")
 _INSIDE: Final = ("properties", "patternProperties", "additionalProperties", "items", "prefixItems")
 _WRITE_OUT: Final = (

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgpack
 
-from ..calls.call import Call
+from ..calls.call import Call, completed
 from ..calls.declarations import read_tools
 from ..calls.tools import Tool
 from ..calls.trust import ENDORSES, endorsement_problems
@@ -146,11 +146,11 @@ def _workflow_shape(definition: Mapping[str, Any], *, has_tools: bool) -> Iterat
 
 
 def workflow_calls(definition: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The calls of a workflow's definition, of whatever shape it is: those that are objects."""
+    """The calls of a workflow's definition, of whatever shape it is: those that are objects, older names replaced."""
     context, solution = definition.get("context"), definition.get("solution")
     messages = context if isinstance(context, list) else []
     calls, _ = _solution_calls(solution) if solution is not None else plan_calls(messages)
-    return [call for _, call in calls if isinstance(call, Mapping)]
+    return [completed(call, {}) for _, call in calls if isinstance(call, Mapping)]
 
 
 def delegates_called(definition: Mapping[str, Any]) -> list[str]:

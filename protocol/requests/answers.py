@@ -60,7 +60,7 @@ from .reading import (
     without_nulls,
 )
 from .receipts import with_places
-from .schema import Explain, Request, advice_findings, compose, judge_advice
+from .schema import Explain, Request, advice_findings, compose, compose_leniently, judge_advice
 
 # Early results: latent calls that a model has answered together with what they refer to (SPEC R4.8a, R12.4).
 #
@@ -349,10 +349,11 @@ class _Reading:
             return AnswerError(None, "InvalidOutput", _corrected(problem, found, self._output_problems), place)
         return AnswerError(None, "InvalidAnswer", problem.message, place)
 
-    def _composed_problems(self, index: int, call: Any) -> Sequence[Problem]:
+    def _composed_problems(self, index: int, call: Any, *, is_offer: bool = True) -> Sequence[Problem]:
         """Problems of a call by the composed schema; what is filled in anyway may be written, too (SPEC R12.4)."""
-        checker, inputs = _call_checkers(self.request)[call["_tool"]], self.request.tools[call["_tool"]].inputs
-        return checker.problems(inputs.inside.unasked(call) if inputs else call, "solution", "calls", index)
+        inputs = self.request.tools[call["_tool"]].inputs
+        checker = _call_checkers(self.request, is_offer=is_offer)[call["_tool"]]
+        return checker.problems(inputs.unasked(call) if inputs else call, "solution", "calls", index)
 
     def _call_problems(self, index: int, call: Any) -> Sequence[Problem]:
         """Problems of a call that a submission may have: it has a property that its tool does not offer, or a reference
@@ -360,9 +361,11 @@ class _Reading:
         """
         tool = self.request.tools[call["_tool"]]
         offered = as_offered(tool, call)
-        found = self._composed_problems(index, offered)
-        for path in tool.spellings(call.get("_outputPath")) if found else ():
-            found = min(found, self._composed_problems(index, {**offered, "_outputPath": path}), key=len)
+        if not (found := self._composed_problems(index, offered)):
+            return []
+        for path in (offered.get("_outputPath"), *tool.spellings(call.get("_outputPath"))):
+            spelled = {**offered, "_outputPath": path} if "_outputPath" in offered else offered
+            found = min(found, self._composed_problems(index, spelled, is_offer=False), key=len)
         return [problem for problem in found if not _is_of_meta_property(problem, offered)]
 
     def _output_problems(self, output: Any) -> Sequence[Problem]:
@@ -400,9 +403,9 @@ def _is_of_meta_property(problem: Problem, call: Mapping[str, Any]) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _call_checkers(request: Request) -> Mapping[str, Checker]:
+def _call_checkers(request: Request, *, is_offer: bool) -> Mapping[str, Checker]:
     """Checkers for the calls of each tool, from the composed schema."""
-    compiled = CompiledSchema(compose(request))
+    compiled = CompiledSchema(compose(request) if is_offer else compose_leniently(request))
     places = (("properties", "calls", "items", "anyOf", index) for index in range(len(request.tools)))
     return {name: compiled.checker(place) for name, place in zip(request.tools, places, strict=True)}
 

@@ -23,7 +23,7 @@ from ..plan.checking import Environment, asked_of, check_calls, reach_of, toolbo
 from ..plan.config import Advisor, Meta, advisors_of, meta_of
 from ..plan.submission import Submission, read_submission, shaped
 from ..schemas import CompiledSchema, compiled, conjuncts, excerpt
-from ..schemas.walk import admits_name, applied, normalized
+from ..schemas.walk import IN_PLACE, admits_name, applied, normalized
 from ..trust import shows_untrusted
 from .data_blocks import Budget, UntrustedPlaces
 from .widening import Definitions, Widening, closed, joined, untitled
@@ -260,8 +260,6 @@ _OF_LISTED: Final = frozenset({"enum", "type", "description", "title"})
 """Keywords beside which more paths may be listed."""
 _OF_OTHERS: Final = ("additionalProperties", "unevaluatedProperties")
 """Keywords that speak of the parameters that a tool does not name."""
-_AS_A_WHOLE: Final = ("anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired")
-"""Keywords that speak of a call as a whole, and go on doing so."""
 
 
 @dataclass(frozen=True)
@@ -271,6 +269,8 @@ class _CallSchema:
     request: Request
     tool: Tool
     definitions: Definitions
+    is_offer: bool = True
+    """Whether it is what a model is offered; else it leaves to the rules of submissions what values may decide."""
 
     def composed(self) -> dict[str, Any]:
         """The whole schema."""
@@ -376,12 +376,11 @@ class _CallSchema:
 
     def _of_lists(self) -> list[dict[str, Any]]:
         """Conditions for each choice of lists: the listed parameters are references."""
+        given = self.tool.inputs.inside.texts
+        named = [(one, [name for name in metas.names_of(one) if name not in given]) for one in self.lists]
         lists = [
-            {
-                "properties": {"_each": {"const": one}, **{name: self.reference() for name in metas.names_of(one)}},
-                "required": list(metas.names_of(one)),
-            }
-            for one in self.lists
+            {"properties": {"_each": {"const": one}, **{name: self.reference() for name in names}}, "required": names}
+            for one, names in named
         ]
         if not lists:
             return []
@@ -392,9 +391,7 @@ class _CallSchema:
         """The properties that a call must have, as far as they are shown."""
         asked = {name for part in self._parts for name in part.get("required", ())} | {"_tool"}
         asked |= {metas.ALIASES[name] for name in asked & metas.ALIASES.keys()}
-        inside = self.tool.inputs.inside
-        asked -= {metas.RESULT, *self.tool.constants, *(name for name, one in inside.deeper.items() if one.is_made)}
-        return frozenset(asked)
+        return frozenset(asked - {metas.RESULT, *self.tool.constants, *self.tool.inputs.inside.given})
 
     @cached_property
     def _is_latent(self) -> bool:
@@ -452,10 +449,11 @@ class _CallSchema:
         return self._widening.value(joined(said)) if said else False
 
     def _conditions(self) -> Iterator[dict[str, Any]]:
-        """Schemas that apply to a call as a whole."""
+        """Schemas that apply to a call as a whole, and go on doing so."""
+        inputs = self.tool.inputs
         for part in self._parts:
-            if any(keyword in part for keyword in _AS_A_WHOLE):
-                said = {keyword: part[keyword] for keyword in _AS_A_WHOLE if keyword in part}
+            said = inputs.conditions(part, inputs.inside)
+            if said and (self.is_offer or all(map(_is_of_names, applied((said,), self._document)))):
                 # Each of these is one schema applied to all of the call, whose places always hold references.
                 exactly = [{"oneOf": list(map(self._widening.inside, said.pop("oneOf")))}] if "oneOf" in said else []
                 yield from ([self._widening.inside(said)] if said else [])
@@ -501,7 +499,7 @@ class _CallSchema:
 
     @cached_property
     def _widening(self) -> Widening:
-        return Widening(self.tool.name, self._document, self.definitions)
+        return Widening(self.tool.name, self._document, self.definitions, self.is_offer)
 
 
 def said_of_others(parts: Sequence[Mapping[str, Any]], named: Iterable[str]) -> list[Any]:
@@ -517,6 +515,11 @@ def said_of_others(parts: Sequence[Mapping[str, Any]], named: Iterable[str]) -> 
         least = max((part.get("minProperties", 0) for part in parts), default=0)
         return [True] if least > sum(not name.startswith("_") for name in named) else []
     return [each for each in said if each is not True] or said[:1]
+
+
+def _is_of_names(part: Mapping[str, Any]) -> bool:
+    """Whether a schema asks which parameters there are, and nothing of their values."""
+    return part.keys() <= {*IN_PLACE, "required", "dependentRequired"}
 
 
 def _refuses(tool: Tool, scope: Any) -> bool:
@@ -536,9 +539,21 @@ def compose(request: Request) -> dict[str, Any]:
     """Compose the schema of an answer: a closed object of `calls` and `output`, all of it required. It depends on the
     request alone, so it is the same in every tick, and made once.
     """
+    return _composed(request, is_offer=True)
+
+
+@lru_cache(maxsize=16)
+def compose_leniently(request: Request) -> dict[str, Any]:
+    """Compose the schema of an answer without all that the value behind a reference may decide: that is left to the
+    rules of submissions (SPEC R12.4).
+    """
+    return _composed(request, is_offer=False)
+
+
+def _composed(request: Request, *, is_offer: bool) -> dict[str, Any]:
     definitions = Definitions()
     properties = dict(compose_advice(request, definitions))
-    calls = [_CallSchema(request, tool, definitions).composed() for tool in request.tools.values()]
+    calls = [_CallSchema(request, tool, definitions, is_offer).composed() for tool in request.tools.values()]
     properties["calls"] = {"type": "array", "items": {"anyOf": calls}} if calls else {"type": "array", "maxItems": 0}
     properties["output"] = _output(request, definitions)
     return closed(properties, definitions)

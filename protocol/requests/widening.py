@@ -109,6 +109,8 @@ class Widening:
     owner: str
     document: Any
     definitions: Definitions
+    is_offer: bool = True
+    """Whether it is for what a model is offered; else without the conditions that a reference may turn out to meet."""
 
     def __post_init__(self) -> None:
         self._has_pins = any(pins_of(part) for _, part in reachable(self.document))
@@ -180,6 +182,8 @@ class Widening:
                 return {keyword: self._targets(below, "inside", self.inside)}
             case _ if keyword in _OF_PARTS:
                 return {keyword: rewritten(keyword, below, self.value)}
+            case _ if keyword in _BY_VALUES and not self.is_offer:
+                return {"anyOf": rewritten(keyword, below, self.inside)} if keyword == "oneOf" else {}
             case "allOf" | "anyOf" | "then" | "else" | "dependentSchemas":
                 return {keyword: rewritten(keyword, below, self.inside)}
             case "oneOf":
@@ -284,6 +288,10 @@ class Widening:
         target = self._target(part)
         found = part if target is None else target
         return found if isinstance(found, dict) else {}
+
+
+_BY_VALUES: Final = ("oneOf", "not", "if", "then", "else", "dependentSchemas")
+"""Keywords by which a value may be refused for what it fits."""
 
 
 def joined(said: Sequence[Any]) -> Any:

@@ -110,10 +110,6 @@ class Statement:
     is_plan: bool = False
     is_for_people: bool = False
     """Whether only a document says it: a plan, a setting, a definition, or what is missing."""
-    awaits: str = ""
-    """The rule that a document has to wait for."""
-    answer_awaits: str = ""
-    """The rule that a model's answer has to wait for."""
     elsewhere: str = ""
     """The test that shows it, where this takes more than the core."""
 
@@ -232,23 +228,19 @@ STATEMENTS: Final = (
        lambda s: s.plan.edges == ((1, 0),)),
     # Calls without a place.
     _S(25, "to leave the path out means something: a thought, or sent and forgotten", [call("think"), give(1)],
-       lambda s: (s.status(0), s.status(1)) == ("latent", "sent"), latent=("think",), answer_awaits="R12.4"),
+       lambda s: (s.status(0), s.status(1)) == ("latent", "sent"), latent=("think",)),
     _S(26, "a latent call without a path is a passing thought", [call("think", _output="so")],
-       lambda s: (s.status(0), s.messages) == ("latent", []), tools={"think": THINK}, latent=("think",),
-       answer_awaits="R12.4"),
+       lambda s: (s.status(0), s.messages) == ("latent", []), tools={"think": THINK}, latent=("think",)),
     _S(27, "calls may follow it in the same solution", [call("think", _output="so"), give(1, "†state.a")],
-       lambda s: s.value("†state.a") == 1, tools={"think": THINK}, latent=("think",), answer_awaits="R12.4"),
+       lambda s: s.value("†state.a") == 1, tools={"think": THINK}, latent=("think",)),
     _S(28, "what a model answered itself is there for its next calls", [
         call("think", "†state.t", _output="so"), give("†state.t", "†state.a")],
        lambda s: s.value("†state.a") == "so", tools={"think": THINK}, latent=("think",)),
     _S(29, "an explicit call without a path is started and not kept", [give(1)],
        lambda s: (s.status(0), s.messages) == ("sent", []),
-       tools={"give": {"type": "object", "properties": {"value": {}, "_output": {"type": "integer"}}}},
-       answer_awaits="R12.4"),
-    _S(30, "as for an event that is logged", [call("logEvent", eventName="x")], lambda s: s.status(0) == "sent",
-       answer_awaits="R12.4"),
-    _S(31, "as for a notice", [call("sendMessage", message="x")], lambda s: s.status(0) == "sent",
-       answer_awaits="R12.4"),
+       tools={"give": {"type": "object", "properties": {"value": {}, "_output": {"type": "integer"}}}}),
+    _S(30, "as for an event that is logged", [call("logEvent", eventName="x")], lambda s: s.status(0) == "sent"),
+    _S(31, "as for a notice", [call("sendMessage", message="x")], lambda s: s.status(0) == "sent"),
     _S(32, "as for long work that nothing waits for", elsewhere=held(
         "worker/test_forgetting.py", "test_the_run_does_not_wait_for_it_and_its_message_asks_for_no_result")),
     _S(33, "a path may name several places, or one of several", [
@@ -332,7 +324,7 @@ STATEMENTS: Final = (
     _S(70, "so the order of tools is right by structure", elsewhere=held(
         LOOP, "test_r12_5_an_output_that_leaves_required_places_of_the_state_empty_is_set_aside")),
     _S(71, "a path without a kind is in the state", [give(1, "user.summary")],
-       lambda s: s.value("†state.user.summary") == 1, answer_awaits="R12.4"),
+       lambda s: s.value("†state.user.summary") == 1),
     _S(72, "|| writes to one of several places", [call("choosing", "†state.a || †state.b", place="a")],
        lambda s: s.value("†state") == {"a": "chosen"}),
     _S(73, "who carries it out chooses", [give(1, "†state.a || †state.b")], lambda s: s.value("†state") == {"a": 1}),
@@ -347,7 +339,7 @@ STATEMENTS: Final = (
     _S(78, "and then no other is taken", [give(1, "†state.other")], tools={"give": OF_TWO},
        wrong="/solution/calls/0/_outputPath"),
     _S(79, "a choice of two places handles errors that are known", [give(1, "†state.good || †state.bad")],
-       lambda s: s.value("†state.good") == 1, tools={"give": OF_TWO}, answer_awaits="R12.4"),
+       lambda s: s.value("†state.good") == 1, tools={"give": OF_TWO}),
     _S(80, "a designer chooses between freedom and a fixed flow", [give(1)], lambda s: s.value("†state.fixed") == 1,
        tools={"give": PINNED}),
     _S(81, "the graph is there before anything runs", [give(1, "†state.a"), give("†state.a", "†state.b")],
@@ -355,8 +347,7 @@ STATEMENTS: Final = (
     _S(82, "inputs can be prescribed as outputs can", [call("echo", "†data.p")],
        lambda s: s.value("†data.p") == {"userId": "u1"}, context=[{"type": "state", "user": {"id": "u1"}}],
        tools={"echo": {"type": "object", "properties": {"userId": {"const": "†state.user.id"}},
-                       "required": ["userId"]}},
-),
+                       "required": ["userId"]}}),
     _S(83, "a graph can be checked and used again", elsewhere=held(
         "worker/test_export_plan.py", "test_a_plan_is_run_again_with_other_data")),
     _S(84, "and simulated", elsewhere=held("protocol/test_simulation.py", "")),
@@ -373,7 +364,7 @@ STATEMENTS: Final = (
        lambda s: s.value("†data.all") == {"a": 1, "b": 2},
        context=[{"type": "state", "a": 1}, {"type": "state", "b": 2}]),
     _S(91, "a module is given what it imports", [call("see", "†data.seen", _imports=["state"])],
-       lambda s: s.value("†data.seen") == {"state": {"user": "Ann"}}, context=SECRET, answer_awaits="R12.4"),
+       lambda s: s.value("†data.seen") == {"state": {"user": "Ann"}}, context=SECRET),
     _S(92, "so it reads the state and acts on it", [call("see", "†state.seen", _scopes=["†state.user"])],
        lambda s: s.value("†state.seen") == {"state": {"user": "Ann"}}, context=SECRET),
     _S(93, "a plan has no circle", [give("†state.b", "†state.a"), give("†state.a", "†state.b")],
@@ -431,9 +422,9 @@ STATEMENTS: Final = (
         "worker/test_delegates.py", "test_the_message_holds_exactly_the_scoped_context")),
     _S(118, "two users are told apart", [call("sendMessage", recipientId="b", message="Hi", _scopes=["input"])],
        lambda s: s.result.sent[0].context == {"input": {"user": "b"}},
-       context=[{"type": "state", "user": "a"}, {"type": "input", "user": "b"}], answer_awaits="R12.4"),
+       context=[{"type": "state", "user": "a"}, {"type": "input", "user": "b"}]),
     _S(119, "an event is logged with the user it is not told", [call("logEvent", eventName="x", _scopes=["state"])],
-       lambda s: s.result.sent[0].context == {"state": {"user": "Ann"}}, context=SECRET, answer_awaits="R12.4"),
+       lambda s: s.result.sent[0].context == {"state": {"user": "Ann"}}, context=SECRET),
     _S(120, "a function takes parameters and scopes apart", elsewhere=held(
         SCOPES, "test_a_keyword_named_like_a_kind_receives_its_scope")),
     _S(121, "a list of a message and a call is a submission", (), lambda s: s.plan.calls[0].runner.name == "Summarizer",
@@ -465,14 +456,9 @@ STATEMENTS: Final = (
 )  # fmt: skip
 
 
-def rows(of: Callable[[Statement], object], awaits: Callable[[Statement], str] = lambda one: "") -> list[Any]:
-    """The statements as parameters; one that has to wait for a rule is expected to fail."""
-
-    def marks(one: Statement) -> list[Any]:
-        rule = awaits(one)
-        return [pytest.mark.xfail(reason=f"SPEC {rule} is not there yet", strict=False)] if rule else []
-
-    return [pytest.param(one, id=str(one), marks=marks(one)) for one in STATEMENTS if of(one)]
+def rows(of: Callable[[Statement], object]) -> list[Any]:
+    """The statements as parameters."""
+    return [pytest.param(one, id=str(one)) for one in STATEMENTS if of(one)]
 
 
 def checked(one: Statement) -> Plan:

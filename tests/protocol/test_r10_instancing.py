@@ -153,11 +153,12 @@ def test_r9_4_a_name_in_approve_may_be_that_of_a_call_of_a_workflow() -> None:
     assert checked(of_flow(), delegates={"f": inner}, config=config).submission.config == config
 
 
+@pytest.mark.parametrize("name", ["_delegate", "_module"])
 @pytest.mark.parametrize("is_plan", [True, False])
-def test_r9_4_a_workflow_has_the_effects_of_all_that_its_calls_name(is_plan: bool) -> None:
+def test_r9_4_a_workflow_has_the_effects_of_all_that_its_calls_name(is_plan: bool, name: str) -> None:
     calls = [{"_tool": "pay", "_outputPath": "†state.a"}]
     pays = {"context": [{"type": "plan", "calls": calls}]} if is_plan else {"solution": {"calls": calls}}
-    outer = {"solution": {"calls": [{"_tool": "p", "_delegate": "p", "_outputPath": "†state.a"}]}}
+    outer = {"solution": {"calls": [{"_tool": "p", name: "p", "_outputPath": "†state.a"}]}}
     activities = {"pay": {"_trust": {"effects": True}}, "t": {}}
     document = {"solution": {"calls": [of_flow()]}, "delegates": {"f": outer, "p": pays}}
     plan = check_submission(document, activities=activities)

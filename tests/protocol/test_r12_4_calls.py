@@ -365,10 +365,16 @@ def test_r12_4_law_what_a_plan_may_say_a_model_may_where_the_tool_is_open_and_no
 
 # One grammar: what a submission may say a model may answer, on both wires, and it means the same.
 
-DELEGATES: dict[str, Any] = {"helper": {"context": [], "schema": TEXT}}
+GIVEN: list[dict[str, Any]] = [{"type": "state", "s": 1, "list": ["a"]}]
+FLOW = {"solution": {"calls": [{"_tool": "send", "to": "x", "_outputPath": "†state.sent"}], "output": "†state.sent"}}
+DELEGATES: dict[str, Any] = {"helper": {"context": [], "schema": TEXT}, "flow": FLOW}
 CODE: dict[str, Any] = {"send": {"properties": {"to": TEXT, "_output": {"type": "integer"}}}}
 THINK = {"properties": {"about": TEXT, "_output": TEXT}}
 TELL = {"properties": {"about": TEXT, "_delegate": {"const": "helper"}}}
+PINNED = {"properties": {"to": {"const": "†state.s || †state.t"}, "more": {}}}
+INSIDE = {"properties": {"of": {"const": "†state.s"}, "n": {}}, "required": ["of"], "additionalProperties": False}
+LISTED = {"properties": {"to": {"const": "†state.list"}, "more": {}, "_each": {"const": "to"}}}
+INTEGER = {"type": "integer"}
 LINES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a passing thought": ({"think": THINK}, {"_tool": "think", "about": "x", "_output": "so"}),
     "a thought without a result": ({"think": THINK}, {"_tool": "think", "about": "x"}),
@@ -405,13 +411,70 @@ LINES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"_tool": "tell", "_scopes": ["state"], "_outputPath": "†state.told"},
     ),
     "nulls": ({"send": {}}, {"_tool": "send", "to": "x", "_scopes": None, "_each": None, "_outputPath": "†state.x"}),
+    "an input that is pinned": ({"send": PINNED}, {"_tool": "send", "_outputPath": "†state.x"}),
+    "an input that is pinned, in other words": ({"send": PINNED}, {"_tool": "send", "to": "†state.s||†state.t"}),
+    "an input that is pinned deeper": (
+        {"think": {"properties": {"about": INSIDE}, "required": ["about"]}},
+        {"_tool": "think", "about": {"of": "†state.s", "n": 1}},
+    ),
+    "an object with nothing but a pinned input": (
+        {"think": {"properties": {"about": INSIDE}, "required": ["about"]}},
+        {"_tool": "think"},
+    ),
+    "an input that is one of several": (
+        {"send": {"properties": {"to": {"enum": ["†state.s || †state.t", "me"]}}}},
+        {"_tool": "send", "to": "†state.s||†state.t"},
+    ),
+    "elements of an input that is pinned": ({"send": LISTED}, {"_tool": "send", "_outputPath": "†state.x"}),
+    "elements of an input that is pinned, written": (
+        {"send": LISTED},
+        {"_tool": "send", "to": "†state.list", "_each": "to", "_outputPath": "†state.x"},
+    ),
+    "elements of two inputs, one pinned": (
+        {"send": {"properties": {**LISTED["properties"], "_each": {"enum": [["to", "more"]]}}}},
+        {"_tool": "send", "more": "†state.list", "_each": ["to", "more"], "_outputPath": "†state.x"},
+    ),
+    "a pinned input, of which one is required": (
+        {"send": {**PINNED, "anyOf": [{"required": ["to"]}, {"required": ["more"]}]}},
+        {"_tool": "send"},
+    ),
+    "a pinned input that another requires": (
+        {"send": {**PINNED, "dependentRequired": {"more": ["to"]}, "if": {"required": ["more"]}, "then": {}}},
+        {"_tool": "send", "more": 1},
+    ),
+    "a reference by whose value one of two holds": (
+        {
+            "think": {
+                "properties": {"about": {}},
+                "oneOf": [{"properties": {"about": kind}} for kind in (INTEGER, TEXT)],
+            }
+        },
+        {"_tool": "think", "about": "†state.s"},
+    ),
+    "a reference that has no value to refuse yet": (
+        {"think": {"properties": {"about": {}}, "not": {"properties": {"about": TEXT}}}},
+        {"_tool": "think", "about": "†state.s"},
+    ),
+    "a workflow": (
+        {"flow": {"properties": {"n": INTEGER, "_delegate": {"const": "flow"}, "_each": {"const": "n"}}}},
+        {"_tool": "flow", "n": "†state.list", "_outputPath": "sent"},
+    ),
+    "a workflow by an older name": (
+        {"flow": {"properties": {"_module": {"enum": ["helper", "flow"]}}}},
+        {"_tool": "flow", "_module": "flow", "_outputPath": "†state.sent"},
+    ),
+    "a choice without code": (
+        {"choose": {}},
+        {"_tool": "choose", "value": "†state.s", "cases": [INTEGER], "_outputPath": "†state.yes || no"},
+    ),
+    "a moment": ({"wait": {}}, {"_tool": "wait", "until": "2030-01-01T00:00:00Z", "_outputPath": "†state.x"}),
     "no gathering": ({"send": {}}, {"_tool": "send", "to": "x", "_gather": False, "_outputPath": "†state.x"}),
 }
 
 
 def asked_in_grammar(tools: dict[str, Any], wire: str, **more: Any) -> Request:
     asked = request(
-        {"context": [{"type": "state", "s": 1}], "tools": tools, "delegates": DELEGATES, **more},
+        {"context": GIVEN, "tools": tools, "delegates": DELEGATES, **more},
         activities=CODE,
     )
     return replace(asked, is_native=wire == "tools")
@@ -435,16 +498,20 @@ def meaning(call: Any) -> list[Any]:
 @pytest.mark.parametrize("line", LINES)
 def test_r12_4_what_a_submission_may_say_a_model_may_answer(line: str, wire: str) -> None:
     tools, made = LINES[line]
-    value = {
-        "context": [{"type": "state", "s": 1}],
-        "tools": tools,
-        "delegates": DELEGATES,
-        "solution": {"calls": [made]},
-    }
+    value = {"context": GIVEN, "tools": tools, "delegates": DELEGATES, "solution": {"calls": [made]}}
     plan = check_submission(value, activities=CODE, delegates=())
     answer = answered(asked_in_grammar(tools, wire), made)
     assert [error.message for error in answer.errors] == []
     assert list(map(meaning, answer.calls)) == list(map(meaning, plan.calls))
+
+
+def test_r12_4_what_names_alone_decide_is_decided_at_once() -> None:
+    one_of_two = {"properties": {"a": {}, "b": {}}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    asked = asked_in_grammar({"think": one_of_two}, "json")
+    assert errors(asked, {"_tool": "think", "a": "†state.s"}) == []
+    assert errors(asked, {"_tool": "think", "a": "†state.s", "b": "†state.s"}) == ["/calls/0"]
+    pinned = {**PINNED, "oneOf": [{"required": ["to"]}, {"required": ["more"]}]}
+    assert errors(asked_in_grammar({"send": pinned}, "json"), {"_tool": "send", "more": 1}) == ["/calls/0"]
 
 
 @pytest.mark.parametrize(
