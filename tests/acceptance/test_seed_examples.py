@@ -9,13 +9,19 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from acts_celery.protocol import parse
+from acts_celery.protocol import check_submission, parse
+from acts_celery.protocol.paths import nest
+from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.plan.submission import decode
+from acts_celery.protocol.requests import read_answer, read_request
+from acts_celery.protocol.requests.reading import FunctionAnswer
+from acts_celery.protocol.requests.tool_texts import function_schema, functions_of
 from tests.few import few
 
 from .command import ROOT, acts, completed
@@ -79,24 +85,28 @@ def missing_of(value: Any) -> set[tuple[str, str]]:
     return missing
 
 
-def needed(value: Any, folder: Path) -> list[str]:
-    """The options of a command that bring what an example lacks: activities, delegates, data and instances."""
-    code = ["from acts_celery import activity, delegate"]
+def data_for(value: Any) -> list[dict[str, Any]]:
+    """Messages with the data and the instances that the calls of an example lack."""
     data: list[dict[str, Any]] = []
     for _, call in calls_in(value):
-        if "_delegate" in call:
-            code.append(f"@delegate({call['_delegate']!r})\ndef a_delegate(context): return len(context)")
-        else:
-            code.append(f"@activity({call['_tool']!r})\ndef an_activity(call, context): return 'done'")
         if "_instance" in call:
             data.append({"type": "state", "_instance": call["_instance"], "text": "Hi"})
         for each in call.values():
             if isinstance(each, str) and each.startswith("†") and each != call.get("_outputPath"):
                 place = parse(each).references[0]
-                message: Any = "given"
-                for key in reversed(place.path):
-                    message = {key: message}
-                data.append({"type": place.kind, **message})
+                data.append({"type": place.kind, **nest("given", place.path)})
+    return data
+
+
+def needed(value: Any, folder: Path) -> list[str]:
+    """The options of a command that bring what an example lacks: activities, delegates, data and instances."""
+    code = ["from acts_celery import activity, delegate"]
+    data = data_for(value)
+    for _, call in calls_in(value):
+        if "_delegate" in call:
+            code.append(f"@delegate({call['_delegate']!r})\ndef a_delegate(context): return len(context)")
+        else:
+            code.append(f"@activity({call['_tool']!r})\ndef an_activity(call, context): return 'done'")
     module, context = folder / "needed.py", folder / "needed.jsonl"
     module.write_text("\n".join(dict.fromkeys(code)), encoding="utf-8")
     context.write_text("".join(json.dumps(each) + "\n" for each in data), encoding="utf-8")
@@ -122,3 +132,37 @@ def test_an_example_runs_as_it_stands_with_what_it_lacks(name: str, tmp_path: Pa
     assert checked.code == 0, checked
     result = completed(acts("run", "-", "--json", *options, stdin=EXAMPLES[name].encode()))
     assert {call["status"] for call in result["calls"]} <= {"done", "sent"}
+
+
+def is_answer(text: str) -> bool:
+    """Whether a model may answer an example as it stands: it holds calls, and no messages."""
+    value = decode(text.encode())
+    return bool(calls_in(value)) and not isinstance(value, list)
+
+
+@pytest.mark.parametrize("wire", ["json", "tools"])
+@pytest.mark.parametrize("name", [name for name, text in EXAMPLES.items() if is_answer(text)])
+def test_a_model_may_answer_an_example_as_it_stands(name: str, wire: str) -> None:
+    value = decode(EXAMPLES[name].encode())
+    calls = [call for _, call in calls_in(value)]
+    tools: dict[str, Any] = {}
+    for call in calls:
+        pins = {"_delegate": {"const": call["_delegate"]}} if "_delegate" in call else {}
+        scopes = {"_scopes": {"items": {"enum": call["_scopes"]}}} if "_scopes" in call else {}
+        tools[call["_tool"]] = {"properties": {key: {} for key in call if key[0] != "_"} | pins | scopes}
+    code: dict[str, Any] = {"activities": {tool: {} for tool in tools}, "delegates": ["translatorDelegate"]}
+    document = {"context": data_for(value), "tools": tools}
+    asked = replace(read_request({**document, "schema": {}}, Environment(**code)), is_native=wire == "tools")
+    text = EXAMPLES[name]
+    if asked.is_native:
+        functions = FunctionAnswer(functions_of(function_schema(asked)))
+        arguments = [{"_outputPath": None, **{key: call[key] for key in call if key != "_tool"}} for call in calls]
+        parts = [functions.call(call["_tool"], json.dumps(one)) for call, one in zip(calls, arguments, strict=True)]
+        text = "".join(parts) + functions.end()
+    answer = read_answer(asked, text)
+    assert answer.errors == ()
+    planned = check_submission({**document, "solution": {"calls": calls}}, **code).calls
+    meant = [
+        [(call.parameters, call.output, call.scopes, call.runner) for call in of] for of in (answer.calls, planned)
+    ]
+    assert meant[0] == meant[1] != []

@@ -141,6 +141,21 @@ def test_r12_4_a_function_call_with_a_path_of_null_is_sent_and_forgotten(native:
     assert "result" not in result.data()
 
 
+def test_r9_4_a_workflow_is_a_function_of_a_model_and_its_result_the_tool_message(streaming: Native) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    calls = [{"_tool": "add", "a": "†input.n", "b": 1, "_outputPath": "†state.sum"}]
+    following = {"context": [{"type": "input", "schema": schema}], "solution": {"calls": calls, "output": "†state.sum"}}
+    tools = {"following": {"properties": {"_delegate": {"const": "following"}, "n": {"type": "integer"}}}}
+    says = [("following", {"n": 1}), ("following", {"n": "one", "_outputPath": "†state.never"})]
+    parts: dict[str, Any] = {"tools": tools, "delegates": {"following": following}}
+    run, topic = streaming.submit(Say(says), Say([output("†result.c0")]), **parts)
+    result = streaming.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 2)
+    told = streaming.results(topic)
+    assert told["t000c0000"] == "done\n## Data: †result.c0\n2"
+    assert told["t000c0001"].startswith("invalid")
+
+
 def test_each_call_has_one_tool_message_whatever_has_become_of_it(native: Native) -> None:
     calls = [
         ("add", {"a": "one", "b": 2, "_outputPath": "†state.failed"}),

@@ -13,6 +13,7 @@ from acts_celery.protocol import Rejected, check_submission
 
 from .backend import Backend
 from .test_control_cli import command
+from .test_r4_12_moments import FAR, until
 
 ran: list[str] = []
 asked: list[str] = []
@@ -121,6 +122,38 @@ def test_r12_10_a_result_is_held_to_what_the_tool_says(client: LocalClient) -> N
     document = {"tools": tools, "solution": {"calls": calls}, "config": {"latent": True}}
     result = client.submit_document(document).wait(timeout_seconds=60)
     assert [call.status for call in result.calls] == ["failed"]
+    assert ran == []
+
+
+def test_r12_10_what_needs_no_code_is_real_in_a_simulation(client: LocalClient) -> None:
+    calls = [
+        {"_tool": "simulated_weight", "parcel": "x", "_outputPath": "†state.weight"},
+        {
+            "_tool": "choose",
+            "value": "†state.weight",
+            "cases": [{"maximum": 100}],
+            "_outputPath": "†state.light || †state.heavy",
+        },
+        {"_tool": "wait", "until": "2020-01-01T00:00:00Z", "_outputPath": "†state.waited"},
+        {"_tool": "wait", "until": FAR, "_outputPath": "†state.later"},
+    ]
+    run = client.submit_document({"solution": {"calls": calls}, "config": {"latent": True}})
+    until(lambda: run.result().calls[3].status == "held" and "heavy" in run.result().data().get("state", {}))
+    run.move(3, 0)
+    state = run.wait(timeout_seconds=60).data()["state"]
+    assert (state["heavy"], "light" in state) == (250, False)
+    assert state["waited"].startswith("20")
+    assert len(asked) == 1
+
+
+def test_r12_10_a_model_answers_a_workflow_as_one_call(client: LocalClient) -> None:
+    inner = {"solution": {"calls": [{"_tool": "simulated_weight", "parcel": "x", "_outputPath": "†state.w"}]}}
+    pays = {"solution": {"calls": [{"_tool": "simulated_payment", "amount": 1, "_outputPath": "†state.w"}]}}
+    calls = [{"_tool": name, "_delegate": name, "_outputPath": f"†state.{name}"} for name in ("inner", "pays")]
+    document = {"solution": {"calls": calls}, "delegates": {"inner": inner, "pays": pays}, "config": {"latent": True}}
+    result = client.submit_document(document).wait(timeout_seconds=60)
+    assert result.data()["state"] == {"inner": "a text"}
+    assert [(call.status, call.child) for call in result.calls] == [("done", None), ("skipped", None)]
     assert ran == []
 
 
