@@ -12,7 +12,7 @@ from typing import Final
 from ..calls.meta_properties import META_PROPERTIES, RESULT
 from ..errors import json_text
 
-VERSION: Final = 12
+VERSION: Final = 13
 """Which text it is; a run's log says with which it was asked."""
 
 _ANSWER: Final = """\
@@ -44,10 +44,10 @@ write one again that is done.
 - "_outputPath" is a reference to the place where the result of the call is stored, such as "†state.summary": you \
 choose it, unless the tool says what it writes. Another call may refer to that place. "A || B" lets the tool choose \
 one of two places.
-- Without "_outputPath" a call is sent and forgotten: nothing waits for it, its result is not kept, and you are not \
-told whether it has succeeded."""
+- Without "_outputPath" a call is sent and forgotten: its result is not kept, and you are not told whether it has \
+succeeded."""
 _THOUGHT: Final = """\
-- A call with "_output" and no "_outputPath" is a passing thought: it is not kept."""
+- With "_output" and no "_outputPath" it is a passing thought."""
 _EXAMPLE: Final = """\
 For example, with tools find(city: string) -> {id: string} and book(hotel: string, guest: string):
 {"calls": [{"_tool": "find", "city": "Omsk", "_outputPath": "†state.hotel"}, {"_tool": "book", "hotel": \
@@ -71,10 +71,10 @@ choose it, unless the tool says what it writes. Where you leave it out, the resu
 are told with it: no other call of the same answer can refer to that. "A || B" lets the tool choose one of two \
 places."""
 _FORGET: Final = """\
-- With "_outputPath": null a call is sent and forgotten: nothing waits for it, its result is not kept, and you are not \
-told whether it has succeeded."""
+- With "_outputPath": null a call is sent and forgotten: its result is not kept, and you are not told whether it has \
+succeeded."""
 _FUNCTION_THOUGHT: Final = """\
-- A call with "_output" and "_outputPath": null is a passing thought: it is not kept."""
+- With "_output" and "_outputPath": null it is a passing thought."""
 _FUNCTION_EXAMPLE: Final = """\
 For example, with functions find(city) -> {id: string} and book(hotel, guest), two calls of one answer:
 find {"city": "Omsk", "_outputPath": "†state.hotel"}
@@ -130,7 +130,7 @@ def opening(tools: Sequence[str], output: str, shown: Container[str], **topics: 
     calls; for the topics see `_further`.
     """
     thought = [_THOUGHT] if RESULT in shown else []
-    calls = ["\n".join([_CALLS, *_meta(shown), *thought, _EXAMPLE])] if tools else []
+    calls = ["\n".join([_CALLS, *thought, *_meta(shown), _EXAMPLE])] if tools else []
     typed = [f"{_TYPE}\n{output}"] if output else []
     return "\n\n".join([_ANSWER, _REFERENCES, *calls, *_further(**topics), *_listed(tools), *typed])
 
@@ -140,10 +140,9 @@ def calling(shown: Container[str], *, speaks: bool, forgets: bool, **topics: boo
     words, `forgets` that an `_outputPath` may be null.
     """
     answer = f"{_FUNCTIONS}\n{_WORDS}" if speaks else _FUNCTIONS
-    calls = [_FUNCTION_CALLS, *([_FORGET] if forgets else []), *_meta(shown)]
-    calls += [_FUNCTION_THOUGHT] if forgets and RESULT in shown else []
-    calls_text = "\n".join([*calls, _FUNCTION_EXAMPLE])
-    return "\n\n".join([answer, _REFERENCES, calls_text, *_further(**topics)])
+    forgotten = [_FORGET, *([_FUNCTION_THOUGHT] if RESULT in shown else [])] if forgets else []
+    calls = "\n".join([_FUNCTION_CALLS, *forgotten, *_meta(shown), _FUNCTION_EXAMPLE])
+    return "\n\n".join([answer, _REFERENCES, calls, *_further(**topics)])
 
 
 def _meta(shown: Container[str]) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from ..calls.pins import pins_of
 from ..errors import segments, squeezed
 from ..paths import type_name
+from ..references import is_expression
 from ..schemas.walk import DEFINITIONS, REFERENCES, Targets, Walk, conjuncts, reachable, referred, rewritten
 
 REFERENCE: Final = {"type": "string", "pattern": "^†[^†{].*$"}
@@ -250,7 +251,8 @@ class Widening:
         targets = (referred(part.get(keyword), self.document) for keyword in REFERENCES)
         return (
             "string" in ([types] if isinstance(types, str) else types)
-            and any(isinstance(value, str) for value in part.get("enum", [""]))
+            and not pins_of(part)
+            and any(isinstance(value, str) and not is_expression(value) for value in part.get("enum", [""]))
             and isinstance(part.get("const", ""), str)
             and all(any(map(self.may_be_text, branches)) for branches in several)
             and all(map(self.may_be_text, part.get("allOf", ())))
