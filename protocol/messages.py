@@ -42,6 +42,14 @@ def is_chat(message: Message) -> bool:
     return message.get("type") is None and "role" in message
 
 
+def inner_message(message: Any) -> Message | None:
+    """The message of another type that a chat message has as its content; None where it has none."""
+    match message:
+        case {"role": _, "content": {"type": str(inside)} as content} if is_chat(message):
+            return content if inside in DATA_TYPES or inside in ("tool", "plan", "meta", "advisor") else None
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class DataMessage:
     """A message that carries a value under an identity (SPEC R1.2, R1.3)."""

@@ -68,7 +68,7 @@ _ENTRIES: Final = (
     FindingKind("ACT406", "wrapped-tool", "warning", "R4.1"),
     FindingKind("ACT407", "hidden-data", "warning", "R1.3"),
     FindingKind("ACT408", "dropped-wait", "note", "R8.3a"),
-    FindingKind("ACT409", "advisor-not-asked", "info", "R15.1"),
+    FindingKind("ACT409", "advisor-not-asked", "warning", "R15.1"),
     FindingKind("ACT411", "gathered-in-sight", "note", "R8.3b"),
     FindingKind("ACT412", "hidden-input", "info", "R9.2"),
     FindingKind("ACT413", "unenforced", "info", "R12.6"),

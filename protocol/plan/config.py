@@ -224,6 +224,10 @@ def _meta(message: Message) -> Mapping[str, Any] | None:
 def _advisor_problems(message: Message, *at: str | int) -> Iterator[Problem]:
     if not isinstance(message.get("id"), str) or not message["id"]:
         yield Problem(pointer(*at, "id"), "an advisor needs an id, a text")
+    if message.get("scopes") is not None:
+        yield Problem(pointer(*at, "scopes"), "an advisor sees what the model sees that is asked: leave scopes out")
+    if message.get("isInstanced"):
+        yield Problem(pointer(*at, "isInstanced"), "advice is given once, for all instances: leave isInstanced out")
     schema = message.get("schema")
     if schema is None:
         return

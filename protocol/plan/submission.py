@@ -41,7 +41,7 @@ from ..limits import (
     size_of,
     value_problems,
 )
-from ..messages import Message
+from ..messages import Message, inner_message
 from ..paths import strings
 from ..references import Reference
 from ..schemas import compiled, schema_problem
@@ -161,8 +161,8 @@ def delegates_called(definition: Mapping[str, Any]) -> list[str]:
 
 # Shapes in which a submission can be handed in (INTERFACE).
 #
-# A call alone, a solution alone, and a list of messages with calls among them. Each is read as the submission that it
-# means; errors name the places of what was handed in.
+# A call alone, a solution alone, and a list of messages with calls among them; data, tools and plans as the content of
+# chat messages. Each is read as the submission that it means; errors name the places of what was handed in.
 
 _CALLS: Final = ("solution", "calls")
 _CONTEXT: Final = ("context",)
@@ -177,16 +177,16 @@ class Shape:
     calls: Sequence[str] | None = None
     """The places of its calls; None where they are where a submission has them."""
     messages: Sequence[str] = ()
-    """The places of its messages."""
+    """The places of its messages; none where they are where a submission has them."""
 
     def place(self, at: str) -> str:
         """The place in the value that was handed in, for a place in the submission (JSON pointers)."""
-        if self.calls is None:
-            return at
-        for inside, places in ((pointer(*_CALLS), self.calls), (pointer(*_CONTEXT), self.messages)):
+        for inside, places in ((pointer(*_CALLS), self.calls or ()), (pointer(*_CONTEXT), self.messages)):
             index, _, below = at.removeprefix(f"{inside}/").partition("/")
             if at.startswith(f"{inside}/") and index.isdecimal() and int(index) < len(places):
                 return places[int(index)] + (f"/{below}" if below else "")
+        if self.calls is None:
+            return at
         return at.removeprefix(pointer("solution")) if at.startswith(pointer("solution", "output")) else ""
 
     def rejected(self, problems: Iterable[Problem]) -> Rejected:
@@ -205,14 +205,29 @@ def shaped(value: Any) -> tuple[Any, Shape]:
     """
     if isinstance(value, list):
         calls = {index: each for index, each in enumerate(value) if _is_call(each)}
-        messages = {index: each for index, each in enumerate(value) if index not in calls}
+        context, places = _unwrapped({index: each for index, each in enumerate(value) if index not in calls})
         solution = {"solution": {"calls": [*calls.values()]}} if calls else {}
-        return {"context": [*messages.values()], **solution}, Shape([*map(pointer, calls)], [*map(pointer, messages)])
+        return {"context": context, **solution}, Shape([*map(pointer, calls)], places)
     if _is_call(value):
         return {"solution": {"calls": [value]}}, Shape([""])
     if isinstance(value, dict) and value.keys() <= {*_SOLUTION} and isinstance(value.get("calls"), list):
         return {"solution": value}, Shape([pointer("calls", index) for index in range(len(value["calls"]))])
+    messages = value.get("context") if isinstance(value, dict) else None
+    if isinstance(messages, list) and any(map(inner_message, messages)):
+        context, places = _unwrapped(dict(enumerate(messages)), *_CONTEXT)
+        return {**value, "context": context}, Shape(messages=places)
     return value, WHOLE
+
+
+def _unwrapped(messages: Mapping[int, Any], *at: str) -> tuple[list[Any], list[str]]:
+    """Messages, those that are the content of a chat message in its place, and where each was handed in."""
+    inner = {
+        index: content
+        for index, each in messages.items()
+        if (content := inner_message(each)) is not None and each.keys() == {"role", "content"}
+    }
+    places = [pointer(*at, index, *(["content"] if index in inner else [])) for index in messages]
+    return [inner.get(index, each) for index, each in messages.items()], places
 
 
 def _is_call(value: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import Conflict, ExpressionError, Problem, Rejected, pointer
 from ..limits import CONTROL, LONGEST_INSTANCE, Limits, has_control_characters, plain
-from ..messages import CHOSEN, DATA_TYPES, ERROR, EVERYWHERE, TRUST, Message, is_written, read_data
+from ..messages import CHOSEN, DATA_TYPES, ERROR, EVERYWHERE, TRUST, Message, inner_message, is_written, read_data
 from ..paths import copied
 from ..references import parse, parse_output_path
 from ..schemas import schema_problem
@@ -46,6 +46,9 @@ def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
         yield Problem(pointer(*at, *inside, "mode"), 'must be "eager" or "lazy"')
     if type_ is None and not ("role" in message and "content" in message):
         yield Problem(pointer(*at), 'a message needs a "type", or "role" and "content"')
+    elif type_ is None and (inner := inner_message(message)) is not None:
+        text = f"a message of type {inner['type']!r} stands for itself: write it in place of the message around it"
+        yield Problem(pointer(*at, "content"), text)
     elif type_ is not None and not isinstance(type_, str):
         yield Problem(pointer(*at, "type"), "must be a string")
     elif type_ in DATA_TYPES:

@@ -2,6 +2,10 @@
 
 The numbers are those of the list of statements. A statement runs as a document and, where a model may write its calls,
 as an answer on both wires. Where it takes workers, people or a model, the row names the test that shows it.
+
+Four hold in what they are for, and not to the letter. 16: data that is handed in without a method is merged, since a
+state is handed in as patches (SPEC R3.3). 44: what is to come has to be promised (SPEC R6.3). 100: no method counts;
+calls push what they add (SPEC R3.2). 127: `jsonschema` is what the library that decides is compared with.
 """
 
 from __future__ import annotations

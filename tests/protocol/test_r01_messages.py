@@ -742,3 +742,23 @@ def test_r4_6_a_declared_output_counts_instead_of_the_annotation(value: Any, sta
     tools = {"t": {"properties": {"_output": {"type": "integer"}}}}
     result = run(call("t", to="†state.a"), tools=tools, activities=activities, functions={"t": lambda *_: value})
     assert statuses(result) == [status]
+
+
+def test_data_as_the_content_of_a_chat_message_is_that_data() -> None:
+    inner = {"type": "input", "name": "Bo"}
+    chat = {"role": "user", "content": inner}
+    calls = [{"_tool": "t", "value": "†input.name", "_outputPath": "†state.x"}]
+    plan = check_submission({"context": [chat], "tools": {"t": {}}, "solution": {"calls": calls}})
+    assert plan.submission.context == [inner]
+    assert check_submission([chat, *calls], activities={"t": {}}).submission.context == [inner]
+
+
+def test_what_is_wrong_with_the_content_of_a_chat_message_is_at_its_place() -> None:
+    chat = {"role": "user", "content": {"type": "input", "_instance": 5}}
+    with pytest.raises(Rejected) as rejected:
+        check_submission({"context": [{"type": "text", "text": "Hi"}, chat], "solution": {"calls": []}})
+    assert [problem.pointer for problem in rejected.value.errors] == ["/context/1/content/_instance"]
+    chat = {"role": "user", "content": {"type": "state", "x": 1}, "_instance": "①"}
+    with pytest.raises(Rejected, match="in place of the message around it") as rejected:
+        check_submission({"context": [chat], "solution": {"calls": []}})
+    assert [problem.pointer for problem in rejected.value.errors] == ["/context/0/content"]

@@ -1024,3 +1024,10 @@ def test_r15_what_cannot_be_asked_is_a_structural_error_of_a_request() -> None:
     broken = [{"type": "advisor"}, {**CRITIC, "schema": {"type": "string"}}, {"type": "meta", "meta": {"version": 2}}]
     found = problems({"context": broken, "schema": {"type": "string"}})
     assert pointers(found) == ["/context/0/id", "/context/1/schema", "/context/2/meta/version"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("scopes", ["state"]), ("isInstanced", True)])
+def test_r15_1_what_an_advisor_cannot_be_given_is_refused(name: str, value: Any) -> None:
+    request_of_one = {"context": [{**CRITIC, name: value}], "schema": {"type": "string"}}
+    assert pointers(problems(request_of_one)) == [f"/context/0/{name}"]
+    assert check_submission({**request_of_one, "context": [{**CRITIC, name: None}]})

@@ -175,7 +175,13 @@ def unknown_inside(a: list["Nowhere"]) -> None: ...  # type: ignore[name-defined
 def indescribable(a: object = object(), b: type[Registry] | Registry = Registry) -> None: ...
 
 
-@pytest.mark.parametrize("function", [positional, variadic, underscored, unknown, unknown_inside, indescribable])
+def of_three(call: dict[str, Any], tool: dict[str, Any], context: dict[str, Any]) -> None: ...
+
+
+REFUSED = [positional, variadic, underscored, unknown, unknown_inside, indescribable, of_three]
+
+
+@pytest.mark.parametrize("function", REFUSED)
 def test_a_signature_that_cannot_be_called_by_name_or_described_is_refused(function: Any) -> None:
     with pytest.raises(ActivitiesError, match=function.__name__):
         schema(function)

@@ -434,6 +434,9 @@ def make_activity(function: Function, name: str | None, queue: str | None, polic
         raise ActivitiesError('a lambda has no name: write activity("NAME")(lambda …)')
     if inspect.isasyncgenfunction(function):
         raise ActivitiesError(f"activity {name!r}: it yields asynchronously, and has no result: return a list")
+    if tuple(parameters) == ("call", "tool", "context"):
+        text = "code is not given the tool's schema, so leave tool out: (call, context)"
+        raise ActivitiesError(f"activity {name!r}: {text}")
     result = returns_schema(function)
     returned = {"_output": result} if result else {}
     if tuple(parameters) == ("call", "context"):
