@@ -1,5 +1,6 @@
 """A checked submission, and the graph of its calls (SPEC R6, R7.1, R8.3a, R10).
 
+`documents`   the JSON or msgpack of a file
 `submission`  reading a submission
 `checking`    every structural error of a submission, at once
 `config`      settings of a submission

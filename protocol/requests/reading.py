@@ -22,7 +22,7 @@ from .. import limits
 from ..calls.meta_properties import RESULT
 from ..errors import Problem, no_json, pointer, repeated_key
 from ..paths import parts_of
-from ..plan.submission import without_comments
+from ..plan.documents import without_comments
 from ..schemas import compiled, excerpt
 from ..schemas.walk import Schema, applied, normalized, parts_at
 from .schema import Request

@@ -270,7 +270,9 @@ class _CallSchema:
     tool: Tool
     definitions: Definitions
     is_offer: bool = True
-    """Whether it is what a model is offered; else it leaves to the rules of submissions what values may decide."""
+    """True for the schema that a model is offered; the one that answers are held to leaves to the rules of submissions
+    what values may decide.
+    """
 
     def composed(self) -> dict[str, Any]:
         """The whole schema."""

@@ -111,7 +111,9 @@ class Widening:
     document: Any
     definitions: Definitions
     is_offer: bool = True
-    """Whether it is for what a model is offered; else without the conditions that a reference may turn out to meet."""
+    """True for the schema that a model is offered; the one that answers are held to lacks the conditions that a
+    reference may turn out to meet.
+    """
 
     def __post_init__(self) -> None:
         self._has_pins = any(pins_of(part) for _, part in reachable(self.document))

@@ -18,7 +18,7 @@ import pytest
 from acts_celery.protocol import check_submission, parse
 from acts_celery.protocol.paths import nest
 from acts_celery.protocol.plan.checking import Environment
-from acts_celery.protocol.plan.submission import decode
+from acts_celery.protocol.plan.documents import decode
 from acts_celery.protocol.requests import read_answer, read_request
 from acts_celery.protocol.requests.reading import FunctionAnswer
 from acts_celery.protocol.requests.tool_texts import function_schema, functions_of

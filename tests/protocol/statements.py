@@ -23,7 +23,8 @@ from acts_celery.protocol import Output, Plan, check_submission, parse
 from acts_celery.protocol.engine.outcomes import resolve_output
 from acts_celery.protocol.paths import MISSING
 from acts_celery.protocol.plan.checking import Environment
-from acts_celery.protocol.plan.submission import decode, shaped
+from acts_celery.protocol.plan.documents import decode
+from acts_celery.protocol.plan.submission import shaped
 from acts_celery.protocol.requests import Answer, read_answer, read_request
 from acts_celery.protocol.requests.reading import FunctionAnswer
 from acts_celery.protocol.requests.tool_texts import can_be_carried, function_schema, functions_of

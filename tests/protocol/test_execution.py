@@ -14,8 +14,8 @@ from acts_celery.protocol import Limits, Output, Plan, Rejected, check_submissio
 from acts_celery.protocol.engine.events import FINAL, TRANSITIONS, Decision, Failure, Outcome, Start, Status, Success
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.outcomes import LaneConfig
+from acts_celery.protocol.plan.documents import decode
 from acts_celery.protocol.plan.graph import Graph
-from acts_celery.protocol.plan.submission import decode
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.templates import as_text
 

@@ -19,8 +19,8 @@ from acts_celery.protocol.analysis.sample_values import sample
 from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.paths import nest
 from acts_celery.protocol.plan.checking import Environment
+from acts_celery.protocol.plan.documents import decode
 from acts_celery.protocol.plan.places import Promise
-from acts_celery.protocol.plan.submission import decode
 from acts_celery.protocol.requests import compose, read_request
 from acts_celery.protocol.schemas import CompiledSchema, SchemaError, compiled, schema_problem
 from acts_celery.protocol.schemas.algebra import Algebra

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from acts_celery.protocol import Conflict, Context, Expression, Plan, Reference, Unresolved
 from acts_celery.protocol.messages import read_data, render_data
 from acts_celery.protocol.paths import MISSING, lookup, nest, unnest
+from acts_celery.protocol.plan.documents import decode
 from acts_celery.protocol.plan.places import Holdings
-from acts_celery.protocol.plan.submission import decode
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.kinds import Overlay
 from acts_celery.protocol.state.operations import Operation, read_operation

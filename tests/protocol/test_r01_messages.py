@@ -23,7 +23,7 @@ from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.errors import INVISIBLE, json_text, one_line
 from acts_celery.protocol.messages import PROVENANCE, read_data, render_data
 from acts_celery.protocol.plan.checking import Environment
-from acts_celery.protocol.plan.submission import decode
+from acts_celery.protocol.plan.documents import decode
 from acts_celery.protocol.requests import read_request
 from acts_celery.protocol.requests.data_blocks import compact
 from acts_celery.protocol.state.fold import Fold

@@ -13,7 +13,7 @@ from acts_celery.protocol.engine.events import Failure
 from acts_celery.protocol.errors import pointer
 from acts_celery.protocol.limits import size_of
 from acts_celery.protocol.plan.config import SAMPLING, SETTINGS
-from acts_celery.protocol.plan.submission import decode
+from acts_celery.protocol.plan.documents import decode
 from acts_celery.protocol.plan.support import unsupported
 
 from .building import (

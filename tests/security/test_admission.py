@@ -31,7 +31,7 @@ from acts_celery.broker_config import (
     celery_configuration,
 )
 from acts_celery.protocol import Rejected
-from acts_celery.protocol.plan.submission import decode
+from acts_celery.protocol.plan.documents import decode
 from acts_celery.worker.broker.consumer import InFlight, keep_in_memory
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.store.keys import Keys

@@ -195,7 +195,7 @@ def read_lines(file: str, settings: Settings) -> Iterator[tuple[str, Any]]:
 def decode_submission(content: bytes, settings: Settings, file: str) -> Any:
     """Decode what `read_source` has read. Raises `protocol.Rejected`, naming the file."""
     from ...protocol import Problem, Rejected
-    from ...protocol.plan.submission import decode
+    from ...protocol.plan.documents import decode
     from ..limits import limits_of
 
     try:

@@ -29,7 +29,7 @@ from mcp_types import CallToolResult
 from ...broker_config import Settings
 from ...broker_config import load as load_settings
 from ...protocol import Rejected
-from ...protocol.plan.submission import decode
+from ...protocol.plan.documents import decode
 from .. import limits
 from ..fairness import FairSemaphore
 from ..limits import limits_of

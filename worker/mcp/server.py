@@ -34,7 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...broker_config import Settings
 from ...broker_config.tokens import AccessToken
-from ...protocol.plan.submission import decode
+from ...protocol.plan.documents import decode
 from .. import limits
 from ..limits import limits_of
 from ..ui.access import Access, Bodies, Guard, Refused, Site, Visitor

@@ -20,7 +20,7 @@ from ...broker_config.tokens import Identity, Right
 from ...protocol import Plan, Rejected
 from ...protocol.facade import explained
 from ...protocol.paths import MISSING
-from ...protocol.plan.submission import decode
+from ...protocol.plan.documents import decode
 from .. import limits
 from ..client.async_client import AsyncClient, AsyncRun
 from ..client.deployments import RunIndex

@@ -21,7 +21,7 @@ from ...broker_config import Settings
 from ...broker_config.settings import UI_RIGHTS
 from ...broker_config.tokens import AccessToken
 from ...protocol.paths import MISSING
-from ...protocol.plan.submission import decode
+from ...protocol.plan.documents import decode
 from .. import limits
 from ..actions import ACTIONS
 from ..backoff import Backoff
