@@ -7,7 +7,7 @@ A submission that is wrong raises `protocol.Rejected`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from . import limits
 
@@ -70,7 +70,16 @@ class AmbiguousRun(NotPossibleNow):
     code = "ambiguous_run"
 
 
-class InstanceNotFound(NotPossibleNow):
+class NotThere(NotPossibleNow, KeyError):
+    """Root of what a result does not have, by the name that was asked for."""
+
+    code = "not_there"
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # a KeyError would show its representation
+
+
+class InstanceNotFound(NotThere):
     """A run without that instance; `known` are those it has."""
 
     code = "instance_not_found"
@@ -83,13 +92,37 @@ class InstanceNotFound(NotPossibleNow):
         super().__init__(f"run {run} has no instance {instance!r}{meant}")
 
 
-class InstanceDeleted(NotPossibleNow):
+class InstanceDeleted(NotThere):
     """An instance that a run had, and that was deleted."""
 
     code = "instance_deleted"
 
     def __init__(self, run: str, instance: str) -> None:
         super().__init__(f"instance {instance!r} of run {run} was deleted: see `acts log {run} --audit`")
+
+
+class ValueNotFound(NotThere):
+    """A place of a run's data at which there is no value; the text says why, as far as the result tells."""
+
+    code = "value_not_found"
+
+
+class RunFailed(NotPossibleNow):
+    """A run that has failed or was cancelled, where its result was asked for. `result` is what there is of it, and
+    `result.errors` are the calls that failed.
+    """
+
+    code = "run_failed"
+
+    def __init__(self, message: str, result: Any = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class RunTimeout(WorkerError, TimeoutError):
+    """A run that has not ended in the time that somebody waited for it; it goes on."""
+
+    code = "run_timeout"
 
 
 class RunOver(NotPossibleNow):

@@ -340,6 +340,9 @@ otherwise.
 MOST_ROWS: Final = 20
 MOST_CHARACTERS: Final = 200
 RESULTS_MOST_INSTANCES: Final = 1_000
+FAILURES_TOLD: Final = 3
+"""Failures that the error of a run names."""
+INSTANCES_TOLD: Final = 3
 
 # client/retrying
 RETRYING_MOST_NAMED: Final = 100

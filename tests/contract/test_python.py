@@ -75,7 +75,7 @@ def test_every_public_name_can_be_imported() -> None:
 def test_every_public_error_has_a_code_of_its_own() -> None:
     packages = (acts_celery, acts_celery.protocol, acts_celery.broker_config)
     public: list[Any] = [getattr(package, name) for package in packages for name in package.__all__]
-    errors = [one for one in public if isinstance(one, type) and issubclass(one, Exception)]
+    errors = {one for one in public if isinstance(one, type) and issubclass(one, Exception)}
     codes = [vars(error).get("code", "") for error in errors]
     assert [code for code in codes if not re.fullmatch(r"[a-z]+(_[a-z]+)*", code)] == []
     assert sorted(codes) == sorted(set(codes))

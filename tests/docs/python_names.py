@@ -64,12 +64,13 @@ def names() -> str:
 
 def public_errors() -> dict[str, Any]:
     """The exceptions that the packages export, by the names that they are imported under."""
-    return {
-        name if package is acts_celery else f"{package.__name__}.{name}": one
-        for package in (acts_celery, acts_celery.protocol, acts_celery.broker_config)
+    found = {
+        one: name if package is acts_celery else f"{package.__name__}.{name}"
+        for package in (acts_celery.broker_config, acts_celery.protocol, acts_celery)
         for name in package.__all__
         if inspect.isclass(one := getattr(package, name)) and issubclass(one, Exception)
     }
+    return dict(sorted((name, one) for one, name in found.items()))
 
 
 def _function(name: str, function: Any) -> Iterator[str]:

@@ -24,7 +24,7 @@ from .call_results import LogEntry
 from .client import Client
 from .files import File
 from .progress import Arrivals, Deadline, Event, event_of
-from .results import Result
+from .results import Result, completed, require_now
 from .run import Run
 from .submitting import OtherOptions, OutputT, SubmissionOptions, Texts
 
@@ -225,25 +225,32 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
         return f"<AsyncRun {self.id}>"
 
     async def wait(self, timeout_seconds: float | None = None) -> Result[OutputT]:
-        """Wait until the run has ended. Raises `TimeoutError`; the run goes on then."""
+        """Wait until the run has ended, well or not, and read its result, like `Run.wait`. Raises `RunTimeout`."""
         await self.ended(timeout_seconds)
         return await self.result()
 
     async def ended(self, timeout_seconds: float | None = None) -> None:
-        """Wait until the run has ended, and do not read its result. Raises `TimeoutError`."""
+        """Wait until the run has ended, and do not read its result. Raises `RunTimeout`."""
         await to_thread(self._plain.require)
         async for _ in self._arrivals.end(Deadline(self.id, timeout_seconds)):
             pass
 
-    async def result(self, at: str | None = None, *, waits: bool = False) -> Result[OutputT]:
-        """Read status, values and calls of the run, like `Run.result`."""
+    async def result(
+        self, at: str | None = None, *, waits: bool = False, timeout_seconds: float | None = None
+    ) -> Result[OutputT]:
+        """The result of a run that has completed: with `timeout_seconds` it waits, and raises `RunFailed`,
+        `RunTimeout`; without, it gives what there is now. See `Run.result`.
+        """
+        if timeout_seconds is not None:
+            require_now(at, waits=waits)
+            return completed(await self.wait(timeout_seconds))
         return await to_thread(self._plain.result, at, waits=waits)
 
     async def follow(
         self, *, after: str = "0-0", children: bool = False, timeout_seconds: float | None = None
     ) -> AsyncIterator[Event]:
         """Every event from the beginning, or behind the one of an id, as it happens, until the run has ended; with
-        `children` also those of child runs that begin behind it, which have their `run`. Raises `TimeoutError`,
+        `children` also those of child runs that begin behind it, which have their `run`. Raises `RunTimeout`,
         `ValueError` for what is no id.
         """
         await to_thread(self._plain.require)

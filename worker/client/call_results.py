@@ -161,6 +161,11 @@ class CallResult:
         )
 
 
+def has_begun_calls(state: Mapping[str, str]) -> bool:
+    """Whether there may be calls of a run, by its state, that have begun and not ended."""
+    return int(state.get("running", 0)) > 0 or int(state.get("between", 0)) > 0
+
+
 def present(**values: Any) -> dict[str, Any]:
     """Leave out the values that are None."""
     return {name: value for name, value in values.items() if value is not None}

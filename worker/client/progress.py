@@ -13,7 +13,7 @@ from ...protocol.calls.call import element_of
 from ...protocol.engine.loop import Answered, LoopEnded, OutputGrew, RequestRecorded, TickClosed
 from .. import limits
 from ..backoff import Backoff
-from ..errors import RunNotFound
+from ..errors import RunNotFound, RunTimeout
 from ..store.connections import PASSING, redis_errors
 from ..store.entries import Entry
 from ..store.keys import ENDED_STATUSES
@@ -30,7 +30,7 @@ _BACKOFF: Final = Backoff(0.1, 2.0)
 
 class Arrivals:
     """What comes in one run, read by a client for event loops, or one for threads: its coroutines then never wait for a
-    loop. All of it raises `RunNotFound`, `InfrastructureError` and, when its time is over, `TimeoutError`.
+    loop. All of it raises `RunNotFound`, `InfrastructureError` and, when its time is over, `RunTimeout`.
     """
 
     def __init__(self, run: str, redis: Any, settings: Settings, *, blocks: bool = False) -> None:
@@ -125,13 +125,15 @@ class Deadline:
         self._at = time.monotonic() + timeout_seconds if timeout_seconds is not None else None
 
     def block_ms(self) -> int:
-        """Say how long one reading may block. Raises `TimeoutError`."""
+        """Say how long one reading may block. Raises `RunTimeout`."""
         if self._at is None:
             return limits.PROGRESS_BLOCK_MS
-        left = int((self._at - time.monotonic()) * 1000)
-        if left <= 0:
-            raise TimeoutError(f"run {self._run} has not ended in time; it goes on")
-        return min(limits.PROGRESS_BLOCK_MS, left)
+        left = min(limits.PROGRESS_BLOCK_MS, (self._at - time.monotonic()) * 1000)
+        if left < 1:
+            raise RunTimeout(
+                f"run {self._run} has not ended in time; it goes on, and `acts status {self._run}` says how far it is"
+            )
+        return int(left)
 
     def pauses(self, settings: Settings) -> Iterator[float]:
         """How long to wait before each further try of a reading, in seconds, while a server may be failing over; an

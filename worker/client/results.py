@@ -6,20 +6,32 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 from ...protocol.engine.costs import Cost
 from ...protocol.engine.loop import Loop, Stage, Tick
 from ...protocol.engine.outcomes import holds_references, output_fault, resolve_output
+from ...protocol.errors import Speller, some_of
 from ...protocol.paths import MISSING
 from ...protocol.plan.config import is_simulation
+from ...protocol.references import DAGGER, Reference
 from ...protocol.state.fold import Fold
 from .. import limits
 from ..broker.attempts import CallId
-from ..errors import NotHeld, OtherFormat, OutputUnfit, RunNotFound
+from ..errors import (
+    InstanceDeleted,
+    InstanceNotFound,
+    NotHeld,
+    OtherFormat,
+    OutputUnfit,
+    RunFailed,
+    RunNotFound,
+    ValueNotFound,
+)
 from ..store.definition import StoredPlan, unpack_definition
 from ..store.entries import Entry, id_key
 from ..store.held_calls import HeldCall, read_held
@@ -31,6 +43,7 @@ from ..store.state import RunState
 from ..store.waiting import read_unanswered, read_waiting
 from .call_results import CallResult, LaneCalls, present
 from .submitting import OutputT, collecting_seldom, output_type, typed
+from .tables import Table, place_of, table_of, value_at
 
 # What a notebook shows of a run's result: counts, failures first, values cut. Everything in it is escaped.
 
@@ -243,11 +256,6 @@ def counts_of(state: Mapping[str, str], *, held: int = 0, asking: int = 0) -> di
     return {status: number for status, number in counts.items() if number}
 
 
-def has_begun_calls(state: Mapping[str, str]) -> bool:
-    """Whether there may be calls of a run, by its state, that have begun and not ended."""
-    return int(state.get("running", 0)) > 0 or int(state.get("between", 0)) > 0
-
-
 def is_cut_short(state: Mapping[str, str]) -> bool:
     """Whether the run was ended before its calls: those that had not begun count as skipped, the others as failed."""
     return state["status"] == "cancelled" or "exceeded" in state
@@ -269,6 +277,91 @@ def _is_asking(store: RunStore, state: Mapping[str, str]) -> bool:
     """Whether a model is being asked, which is no call of the run."""
     tick = state.get("loop", "").partition(":")[2]
     return _stage(state) in _ASKING and store.is_at_work(CallId(store.run, LOOP, int(tick)))
+
+
+# What went wrong in a run, for the program that asked for its result.
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCall:
+    """A call that has failed: which one, and its error."""
+
+    index: int
+    tool: str
+    instance: str | None
+    type: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.tool}: {self.type}: {self.message}" if self.message else f"{self.tool}: {self.type}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the call and its error as JSON."""
+        return asdict(self)
+
+
+def completed(result: Result[OutputT]) -> Result[OutputT]:
+    """The result of a run that has completed. Raises `RunFailed` for any other."""
+    if result.status != "completed":
+        raise failure(result)
+    return result
+
+
+def require_now(at: str | None, *, waits: bool) -> None:
+    """Raise `TypeError` for a result of the past, or with waits, that is to be waited for."""
+    if at is not None or waits:
+        raise TypeError("result(timeout_seconds=…) waits for the end: give neither `at` nor `waits` with it")
+
+
+def failure(result: Result) -> RunFailed:
+    """Make the error of a run that has not completed: its first failures, alike ones together, and what shows more."""
+    what = "was cancelled" if result.status == "cancelled" else result.status
+    alike = defaultdict[tuple[int, str], list[str]](list)
+    for error in result.errors:
+        alike[error.index, str(error)].append(error.instance or "")
+    told = [_told(index, text, names) for (index, text), names in islice(alike.items(), limits.FAILURES_TOLD)]
+    if len(alike) > len(told):
+        told.append(f"and {len(alike) - len(told)} more")
+    why = "; ".join([*([result.reason] if result.reason is not None else []), *told])
+    more = f"acts status {result.run} --failed" if told else f"acts show {result.run}"
+    return RunFailed(f"run {result.run} {what}{f': {why}' if why else ''} (see `{more}`)", result)
+
+
+def _told(index: int, text: str, instances: Sequence[str]) -> str:
+    named = some_of([name for name in instances if name], limits.INSTANCES_TOLD)
+    where = f" of {named}" if named else ""
+    return f"call {index}{where}, {text}"
+
+
+class _Data(dict[str, Any]):
+    """What a reader sees of each kind. A kind that is not there says why, as `Result.value` does."""
+
+    def __init__(self, data: Mapping[str, Any], result: Result, instance: str | None) -> None:
+        super().__init__(data)
+        self._asked = result, instance
+
+    def __missing__(self, kind: str) -> Any:
+        result, instance = self._asked
+        raise absent(result, Reference(str(kind)), instance)
+
+
+def absent(result: Result, place: Reference, instance: str | None) -> ValueNotFound:
+    """Make the error of a value that a result does not have, with why that is as far as the result tells."""
+    where = f" for instance {instance!r}" if instance is not None else ""
+    text = f"run {result.run} has no {place}{where}"
+    if result.status not in ENDED_STATUSES:
+        return ValueNotFound(f"{text}: it is {result.status}; run.result(timeout_seconds=…) waits for its end")
+    if result.status != "completed":
+        return ValueNotFound(f"{text}: {failure(result)}")
+    having = [name for name, data in result.instances.items() if value_at(data, place) is not MISSING]
+    if instance is None and having:
+        some = some_of(having, limits.INSTANCES_TOLD)
+        return ValueNotFound(f'{text}, but its instances do ({some}): write instance="{having[0]}"')
+    seen = result.data(instance)
+    known = {f"{DAGGER}{kind}" for kind in seen}
+    known |= {str(Reference(kind, (key,))) for kind, value in seen.items() if isinstance(value, dict) for key in value}
+    hint = Speller().hint(str(place), known) or f": `acts explain {result.run} '{place}'` says why"
+    return ValueNotFound(text + hint)
 
 
 T = TypeVar("T")
@@ -335,8 +428,45 @@ class Result(Generic[OutputT]):
     """The output as JSON, where `output` is an object of the class that was submitted as the schema."""
 
     def data(self, instance: str | None = None) -> Mapping[str, Any]:
-        """Kind to folded value, as a reader in the instance (or a global one) sees it. Raises `KeyError`."""
-        return self.global_data if instance is None else self.instances[instance]
+        """Kind to folded value, as a reader in the instance (or a global one) sees it. Raises `InstanceNotFound`; a
+        kind that is not there raises `ValueNotFound` when it is read. Both are a `KeyError`, too.
+        """
+        if instance is not None and instance not in self.instances:
+            if self.instance_status.get(instance) == DELETED:
+                raise InstanceDeleted(self.run, instance)
+            raise InstanceNotFound(self.run, instance, list(self.instances))
+        return _Data(self.global_data if instance is None else self.instances[instance], self, instance)
+
+    def value(self, path: str, *, instance: str | None = None) -> Any:
+        """The value at a place (`"†state.greeting"`; the dagger may be left out), as a reader in the instance (or a
+        global one) sees it. Raises `ValueNotFound`, which says why there is none; `InstanceNotFound`;
+        `protocol.ExpressionError` where the path is not one place.
+        """
+        place = place_of(path)
+        found = value_at(self.data(instance), place)
+        if found is MISSING:
+            raise absent(self, place, instance)
+        return found
+
+    def table(self, *paths: str) -> Table:
+        """The values at some places as a list of dictionaries, one for each instance: `instance`, a column for each
+        place, `status`, `error`. A column has the name of the place's last key, or of the whole place where two end
+        alike; a value that is not there is None. `.to_csv(path)` writes the table; pandas and polars take it as it is.
+
+        A run without instances has one row, of what is global. Raises `protocol.ExpressionError`.
+        """
+        return table_of(self, paths)
+
+    @property
+    def errors(self) -> tuple[FailedCall, ...]:
+        """The calls that have failed, in the order of `calls`; an error that went to an alternative is none."""
+        return tuple(
+            FailedCall(
+                call.index, call.tool, call.instance, str(call.error.get("type")), str(call.error.get("message", ""))
+            )
+            for call in self.calls
+            if call.status == "failed" and call.error is not None
+        )
 
     def output_as(self, kind: type[T]) -> T:
         """The output of a completed run as a value of a type that pydantic has a schema of, whatever schema it was
@@ -506,3 +636,17 @@ def _completed(result: Result, store: RunStore, first: FirstRead) -> Result:
     if gone := dict.fromkeys(deleted_instances(first.deleted), DELETED):
         result = replace(result, instance_status={**result.instance_status, **gone})
     return replace(result, background=store.background()) if first.has_sent else result
+
+
+def with_open_children(result: Result, store: RunStore) -> Result:
+    """The result of a run that has ended, its cost with that of the child runs whose calls had not ended then. Raises
+    `RedisError`.
+    """
+    cost = result.cost
+    for call in result.calls if result.status in ENDED_STATUSES else ():
+        if call.child is None or call.cost is not None:
+            continue
+        with suppress(RunNotFound):  # it is kept no longer
+            child = store.other(call.child)
+            cost = (cost or Cost()) + (with_open_children(read_result(child), child).cost or Cost())
+    return replace(result, cost=cost)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic
@@ -15,17 +14,14 @@ from redis import Redis
 from ...broker_config import Settings, is_cluster
 from ...protocol.analysis.provenance import Explanation, Logged, explain
 from ...protocol.calls.built_in import NO_MOMENT, moment_ms
-from ...protocol.engine.costs import Cost
 from ...protocol.engine.events import Success
 from ...protocol.errors import Problem, Rejected
 from ...protocol.limits import LONGEST_WAIT_SECONDS, plain
-from ...protocol.references import DAGGER, Reference
-from ...protocol.state.scopes import read_scope
+from ...protocol.references import Reference
 from .. import limits
 from ..errors import InstanceDeleted, InstanceNotFound, PlanWaits, RunNotFound, RunOver
 from ..limits import limits_of
 from ..store.connections import PASSING, redis_errors
-from ..store.keys import ENDED_STATUSES
 from ..store.run_store import RunStore
 from ..store.scripts import server_ms
 from ..store.state import RunState
@@ -36,13 +32,17 @@ from .progress import Arrivals, Deadline, Event, blocking, event_of
 from .results import (
     FOREIGN,
     Result,
+    completed,
     deleted_instances,
     read_end,
     read_result,
+    require_now,
     status_in,
     status_of,
+    with_open_children,
 )
 from .submitting import OutputT, OutputType, Texts, messages_of, typed
+from .tables import place_of
 
 # A run as its log tells it: its status, its result, its log, waiting for its end (SPEC R11.1).
 
@@ -86,22 +86,32 @@ class ReadableRun(Generic[OutputT]):
                 has_few = 0 < self._store.count_instances() <= limits.RESULTS_MOST_INSTANCES
         return status | ({"instance_status": dict(self.result().instance_status)} if has_few else {})
 
-    def result(self, at: str | None = None, *, waits: bool = False) -> Result[OutputT]:
-        """Status, values and calls of the run, now or at an id of the log (SPEC R11.2); with `waits` its calls'
-        `timing` says for how long each could have run and had not begun, which takes longer to find out.
+    def result(
+        self, at: str | None = None, *, waits: bool = False, timeout_seconds: float | None = None
+    ) -> Result[OutputT]:
+        """The result of a run that has completed: `result(timeout_seconds=60)` waits for its end, and raises
+        `RunFailed` with the first failures if it has failed or was cancelled, `RunTimeout` if it goes on. `wait` does
+        not raise for a run that has failed.
+
+        Without `timeout_seconds` it does not wait and gives what there is: status, values and calls, now or at an id of
+        the log (SPEC R11.2); with `waits` its calls' `timing` says for how long each could have run and had not begun,
+        which takes longer to find out.
 
         Ids are those of messages and events. A call whose result is several messages has ended with the last of them;
         what was under way at a past moment is not in the log, and counts as waiting. Raises `OutputUnfit` where the
         class that was submitted as the schema refuses the output for what no schema says.
         """
+        if timeout_seconds is not None:
+            require_now(at, waits=waits)
+            return completed(self.wait(timeout_seconds))
         with redis_errors(self._settings):
             result = read_result(self._store, at=at, waits=waits)
             if at is None and result.status != "completed":
-                result = _with_open_children(result, self._store)
+                result = with_open_children(result, self._store)
         return typed(result, self.output_type)
 
     def ended(self, timeout_seconds: float | None = None) -> None:
-        """Block until the run has ended, and do not read its result. Raises `TimeoutError`."""
+        """Block until the run has ended, and do not read its result. Raises `RunTimeout`, a `TimeoutError`."""
         self._await_end(Deadline(self.id, timeout_seconds))
 
     def _await_end(self, deadline: Deadline) -> None:
@@ -109,14 +119,16 @@ class ReadableRun(Generic[OutputT]):
             pass
 
     def wait(self, timeout_seconds: float | None = None) -> Result[OutputT]:
-        """Block until the run has ended. Raises `TimeoutError`; the run goes on then. `OutputUnfit` as `result`."""
+        """Block until the run has ended, well or not, and read its result: `.status` says how. `result` raises for a
+        run that has failed. Raises `RunTimeout`, a `TimeoutError`; the run goes on then. `OutputUnfit` as `result`.
+        """
         deadline = Deadline(self.id, timeout_seconds)
         since, self._since = self._since, None
         if since is not None and not is_cluster(self._settings.require_redis()):
             with redis_errors(self._settings), suppress(TimeoutError, *PASSING):
                 if (result := read_end(self._store, since, deadline.block_ms())) is not None:
                     if result.status != "completed":
-                        result = _with_open_children(result, self._store)
+                        result = with_open_children(result, self._store)
                     return typed(result, self.output_type)
         try:
             self._await_end(deadline)
@@ -130,7 +142,7 @@ class ReadableRun(Generic[OutputT]):
         self, *, after: str = "0-0", children: bool = False, timeout_seconds: float | None = None
     ) -> Iterator[Event]:
         """Every event from the beginning, or behind the one of an id, as it happens, until the run has ended; with
-        `children` also those of child runs that begin behind it, which have their `run`. Raises `TimeoutError`,
+        `children` also those of child runs that begin behind it, which have their `run`. Raises `RunTimeout`,
         `ValueError` for what is no id.
         """
         self._state()
@@ -232,7 +244,7 @@ class ReadableRun(Generic[OutputT]):
 
     def _place(self, path: str, instance: str | None) -> Reference:
         """The place of a path, which may lack its dagger, in a run that is there, and an instance of it."""
-        reference = read_scope(path if path.startswith(DAGGER) else DAGGER + path)
+        reference = place_of(path)
         self._hold(instance)
         return reference
 
@@ -248,20 +260,6 @@ class ReadableRun(Generic[OutputT]):
                 if instance in deleted_instances(state.get("deleted")):
                     raise InstanceDeleted(self.id, instance)
                 raise InstanceNotFound(self.id, instance, known)
-
-
-def _with_open_children(result: Result, store: RunStore) -> Result:
-    """The result of a run that has ended, its cost with that of the child runs whose calls had not ended then. Raises
-    `RedisError`.
-    """
-    cost = result.cost
-    for call in result.calls if result.status in ENDED_STATUSES else ():
-        if call.child is None or call.cost is not None:
-            continue
-        with suppress(RunNotFound):  # it is kept no longer
-            child = store.other(call.child)
-            cost = (cost or Cost()) + (_with_open_children(read_result(child), child).cost or Cost())
-    return replace(result, cost=cost)
 
 
 if TYPE_CHECKING:

@@ -1,20 +1,23 @@
-"""Export runs as rows for analysis: one flat object for each run, call, tick of a loop, and message.
-
-A column has one type, or null; times are ISO 8601 in UTC; a message is JSON in a text. However many instances a run
-has, a few of them are in memory at a time.
-"""
+"""Runs as tables: a row for each instance of a result, and rows of many runs for analysis."""
 
 from __future__ import annotations
 
+import csv
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
 
 from ...protocol.engine.loop import Answered, Tick
 from ...protocol.errors import json_text
 from ...protocol.messages import kind_of
+from ...protocol.paths import MISSING, lookup
+from ...protocol.references import DAGGER, Reference
+from ...protocol.state.scopes import read_scope
 from .. import limits
 from ..backoff import batches
 from ..store.definition import FORMAT, require_format
@@ -24,11 +27,90 @@ from ..store.run_list import DELEGATE, PARENT, Parent, State
 from ..store.run_store import RunStore
 from ..store.scripts import date_of
 from ..store.state import RunState
-from .call_results import CallResult, LaneCalls
-from .deployments import Summary
-from .results import has_begun_calls
+from .call_results import CallResult, LaneCalls, has_begun_calls
+
+if TYPE_CHECKING:
+    from .deployments import Summary
+    from .results import Result
 
 Row = dict[str, Any]
+
+# A result as a table: one row for each instance.
+
+_BESIDE: Final = ("instance", "status", "error")
+"""The columns that every table of a result has, in order: values stand behind the first."""
+
+
+class Table(list[Row]):
+    """Rows of a result, one for each instance, as dictionaries: what pandas and polars make a frame of."""
+
+    def __init__(self, columns: Iterable[str], rows: Iterable[Row]) -> None:
+        super().__init__(rows)
+        self.columns = tuple(columns)
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """Write a CSV file in UTF-8, with the names of the columns first. Texts are written as they are, no value as
+        nothing, and all other values as JSON.
+        """
+        with Path(path).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(self.columns)
+            writer.writerows([_cell(row[column]) for column in self.columns] for row in self)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else json_text(value)
+
+
+def place_of(path: str) -> Reference:
+    """Read a place of a run's data, whose dagger may be left out. Raises `protocol.ExpressionError`."""
+    return read_scope(path if path.startswith(DAGGER) else DAGGER + path)
+
+
+def columns_of(paths: Iterable[str]) -> dict[str, Reference]:
+    """Name a column for each place: by its last key, or by the whole place where several would have that name. Raises
+    `protocol.ExpressionError`.
+    """
+    places = list(dict.fromkeys(map(place_of, paths)))
+    last = Counter([*_BESIDE, *(place.key[-1] for place in places)])
+    return {place.key[-1] if last[place.key[-1]] == 1 else str(place).removeprefix(DAGGER): place for place in places}
+
+
+def row_of(
+    instance: str | None, data: Mapping[str, Any], columns: Mapping[str, Reference], status: str, error: str | None
+) -> Row:
+    """Make the row of one instance: its values at the places, None where there is none, its status, its first error."""
+    values = {name: value_at(data, place) for name, place in columns.items()}
+    shown = {name: None if value is MISSING else value for name, value in values.items()}
+    return {"instance": instance, **shown, "status": status, "error": error}
+
+
+def value_at(data: Mapping[str, Any], place: Reference) -> Any:
+    """Look up a place in what a reader sees of each kind, or find it `MISSING`."""
+    return lookup(data[place.kind], place.path) if place.kind in data else MISSING
+
+
+def table_of(result: Result, paths: Iterable[str]) -> Table:
+    """Make the table of a result; a run without instances has one row, of what is global."""
+    columns = columns_of(paths)
+    failed: dict[str | None, str] = {}
+    for error in result.errors:
+        failed.setdefault(error.instance, str(error))
+    names = ("instance", *columns, "status", "error")
+    if not result.instances:
+        first = next(iter(failed.values()), result.reason)
+        return Table(names, [row_of(None, result.global_data, columns, result.status, first)])
+    rows = (
+        row_of(name, data, columns, result.instance_status.get(name, result.status), failed.get(name))
+        for name, data in result.instances.items()
+    )
+    return Table(names, rows)
+
+
+# Runs as rows for analysis: one flat object for each run, call, tick of a loop, and message.
+#
+# A column has one type, or null; times are ISO 8601 in UTC; a message is JSON in a text. However many instances a run
+# has, a few of them are in memory at a time.
 
 TABLES: Final = ("runs", "calls", "ticks", "messages")
 """The names of the tables."""

@@ -24,7 +24,7 @@ from ...protocol.schemas import compiled
 from .. import limits
 from ..actions import ACTIONS
 from ..client.results import RunStatus
-from ..errors import ActivitiesError, BadQuery, NotPossibleNow
+from ..errors import ActivitiesError, BadQuery, RunFailed
 from ..registry.activities import registry
 from ..registry.request_definitions import KnownDelegates
 from ..store.keys import ENDED_STATUSES
@@ -365,10 +365,6 @@ DOING: Final[Mapping[str, type[ServerTool]]] = {
 TAG: Final = "mcp"
 """The tag of the runs."""
 _NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
-
-
-class RunFailed(NotPossibleNow):
-    """The run of a call has ended without an answer."""
 
 
 @dataclass(frozen=True, slots=True)

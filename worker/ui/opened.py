@@ -16,8 +16,8 @@ from ...broker_config import Settings
 from ...protocol.calls.call import Call
 from ...protocol.engine.events import Status
 from .. import limits
-from ..client.call_results import CANCELLED
-from ..client.results import Assembly, Result, deleted_instances, has_begun_calls, run_status
+from ..client.call_results import CANCELLED, has_begun_calls
+from ..client.results import Assembly, Result, deleted_instances, run_status
 from ..errors import BadQuery, InstanceDeleted, InstanceNotFound
 from ..store.definition import LaneRecord, StoredPlan
 from ..store.entries import Entry, id_key, moment_ms, read_entry
