@@ -496,7 +496,7 @@ OPEN: dict[str, Any] = {
     "properties": {"value": {}, "other": {}, "where": {}, "_scopes": {"type": "array"}, "_each": EACH, "_after": {}}
 }
 DECLARED = {name: {**OPEN, **schema} for name, schema in SCHEMAS.items()}
-DECLARED["choose"] = {"properties": {"_scopes": {"type": "array"}, "_after": {}}}
+DECLARED |= {name: {"properties": {"_scopes": {"type": "array"}, "_after": {}}} for name in ("choose", "wait")}
 DECLARED["number"] = {"properties": {**OPEN["properties"], **SCHEMAS["number"]["properties"]}}
 
 

@@ -138,7 +138,7 @@ def test_r12_10_what_needs_no_code_is_real_in_a_simulation(client: LocalClient) 
         {"_tool": "wait", "until": FAR, "_outputPath": "†state.later"},
     ]
     run = client.submit_document({"solution": {"calls": calls}, "config": {"latent": True}})
-    until(lambda: run.result().calls[3].status == "held" and "heavy" in run.result().data().get("state", {}))
+    until(lambda: run.result().calls[3].status == "waiting" and "heavy" in run.result().data().get("state", {}))
     run.move(3, 0)
     state = run.wait(timeout_seconds=60).data()["state"]
     assert (state["heavy"], "light" in state) == (250, False)
