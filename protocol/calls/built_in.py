@@ -1,8 +1,8 @@
 """Built-in tools: what runs without anybody's code, and is known whatever is registered (SPEC R4.12).
 
 `choose` writes its `value` to the first of its alternatives whose schema in `cases` admits it, else to the last. The
-engine does that itself, when the call is ready. `wait` ends after some seconds, or at a moment: until then it is held,
-as a call is that waits for a person. Its result is the moment at which it ended.
+engine does that itself, when the call is ready. `wait` ends after some seconds, or at a moment, and occupies no worker
+until then. Its result is the moment at which it ended.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def is_built_in(call: Call) -> bool:
 
 def chooses(call: Call) -> bool:
     """Whether the engine itself chooses among the alternatives of a call."""
-    return call.runner.executor is Executor.ACTIVITY and call.runner.name == CHOOSE
+    return is_built_in(call) and call.runner.name == CHOOSE
 
 
 def waits(call: Call) -> bool:
-    """Whether a call ends at a moment, and nobody carries it out."""
-    return call.runner.executor is Executor.ACTIVITY and call.runner.name == WAIT
+    """Whether a call ends at a moment, and no code runs it."""
+    return is_built_in(call) and call.runner.name == WAIT
 
 
 def unfit_parameters(call: Call, parameters: Mapping[str, Any]) -> list[Problem]:
@@ -99,7 +99,7 @@ def _admits(case: Schema, value: Any) -> bool:
 def built_in_problems(call: Call, tool: Tool | None) -> Iterator[Problem]:
     """Problems of a call of a built-in tool, beyond what the schema of its own tool says."""
     name = call.runner.name
-    if not (chooses(call) or waits(call)):
+    if not is_built_in(call):
         return
     if tool is None or tool.declaration is not BUILT_IN[name]:
         for problem in _TOOLS[name].problems({**call.standing_in(), "_tool": name}, lenient=True):

@@ -166,7 +166,7 @@ class People:
 
         Raises `NotHeld` where it waits for none, `RunOver`, `BeingAmended`.
         """
-        id_ = self._waiting(call)
+        id_ = self._find(call, is_waiting=True)
         done = audit_record(self._settings, "moved", call=id_.name).by(by)
         answer = self._store.move(id_, until_ms, done)
         if answer["status"] == "gone":
@@ -179,17 +179,6 @@ class People:
             raise NotHeld(f"call {id_.name} of run {id_.run} waits for no moment: see `acts status`")
         done.write_line(self._store.run)
         return str(answer["id"])
-
-    def _waiting(self, call: str | int) -> CallId:
-        """The call of that id or index, which may wait for a moment. Raises `NotHeld`."""
-        index, _, instance = str(call).partition(":")
-        if not (index.isascii() and index.isdecimal()) or len(index) > 18:
-            raise NotHeld(f"{call!r} is neither a call's id nor its index: see `acts status`")
-        alike = [id_ for id_, _ in self._store.waits() if id_.index == int(index)] if not instance else []
-        if len(alike) > 1:
-            names = ", ".join(id_.name for id_ in alike[: limits.PEOPLE_NAMED])
-            raise NotHeld(f"several calls have the index {index}: say which, {names}")
-        return alike[0] if alike else CallId(self._store.run, instance or None, int(index))
 
     def _held(self, id_: CallId) -> HeldCall | None:
         """Read a call that waits for a person; None where it does not."""
@@ -260,14 +249,18 @@ class People:
             "stays, and nothing has changed"
         )
 
-    def _find(self, call: str | int) -> CallId:
-        """The call of that id or index: a held one, else one that was decided on. Raises `NotHeld`."""
+    def _find(self, call: str | int, *, is_waiting: bool = False) -> CallId:
+        """Find the call of an id or index: a held one, else one that was decided on. With `is_waiting`, find one that
+        waits for a moment. Raises `NotHeld`.
+        """
         index, _, instance = str(call).partition(":")
         if not (index.isascii() and index.isdecimal()) or len(index) > 18:
-            raise NotHeld(f"{call!r} is neither a call's id nor its index: see `acts held`")
+            raise NotHeld(
+                f"{call!r} is neither a call's id nor its index: see `acts {'status' if is_waiting else 'held'}`"
+            )
         if instance:
             return CallId(self._store.run, instance, int(index))
-        for found in (self._store.held(), self._decided_ids()):
+        for found in self._groups(is_waiting=is_waiting):
             ids = dict.fromkeys(id_ for id_ in found if id_.index == int(index))
             if len(ids) == 1:
                 return next(iter(ids))
@@ -276,6 +269,14 @@ class People:
                 some = some_of(names, limits.PEOPLE_NAMED)
                 raise NotHeld(f"several calls have the index {index}: say which, {some}")
         return CallId(self._store.run, None, int(index))
+
+    def _groups(self, *, is_waiting: bool) -> Iterator[Iterable[CallId]]:
+        """Read the calls that an index may mean, those that it rather means first."""
+        if is_waiting:
+            yield (id_ for id_, _ in self._store.waits())
+        else:
+            yield self._store.held()
+            yield self._decided_ids()
 
     def _decided_ids(self) -> Iterator[CallId]:
         for entry in self._store.entries():

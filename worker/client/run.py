@@ -478,11 +478,7 @@ class Run(ReadableRun[OutputT]):
         moment = self._moment(until)
         self._state()
         with redis_errors(self._settings):
-            child, id_ = self._descendants.split(call)
-            run = self
-            if child is not None:
-                run = self.child(child)
-                run._state()
+            run, id_ = self._with_call(call)
             return run._people.move(id_, moment, by=by)
 
     def _moment(self, until: str | float) -> int:
@@ -513,12 +509,17 @@ class Run(ReadableRun[OutputT]):
                 shown = self._shown[name]
         self._state()
         with redis_errors(self._settings):
-            child, id_ = self._descendants.split(id_)
-            run = self
-            if child is not None:
-                run = self.child(child)
-                run._state()
+            run, id_ = self._with_call(id_)
             return decide(run, id_, shown)
+
+    def _with_call(self, call: str | int) -> tuple[Run, str | int]:
+        """Find the run that has a call, this one or a child run below it, and the call's id or index there."""
+        child, id_ = self._descendants.split(call)
+        if child is None:
+            return self, id_
+        run = self.child(child)
+        run._state()
+        return run, id_
 
     def fork(self, at: str | None = None, *, paused: bool = False) -> Run:
         """A new run that goes on from where this one was at an id, or is now (SPEC R11.2). Raises `RunNotFound`.
