@@ -523,7 +523,7 @@ SWEEP_RUNS_AT_ONCE: Final = 100
 RUNS_A_SWEEP_VISITS: Final = 20
 """Runs that each sweep looks at in turn, whatever is due."""
 IDLE_TURNS: Final = 60
-"""Turns without a run of which one reads the reports: workers that begin send some."""
+"""Turns without a run of which the first reads the reports (workers that begin send some) and takes back slots."""
 QUEUE_NOTES_TIMEOUT_SECONDS: Final = 5.0
 NEVER_EXPIRES: Final = -1
 """Redis' answer for a key that does not expire."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gc
 import json
@@ -30,18 +31,20 @@ from acts_celery.broker_config import (
     Settings,
 )
 from acts_celery.worker.broker import transport
+from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.consumer import InFlight, Publisher, keep_once
 from acts_celery.worker.broker.messages import TaskMessage, lane_task, pack, unpack
 from acts_celery.worker.broker.transport import BackendConnection, QueueOrder, ReportQueue, enveloped
-from acts_celery.worker.limits import MOST_BYTES_IN_HAND
+from acts_celery.worker.limits import IDLE_TURNS, MOST_BYTES_IN_HAND
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.runner.application import make_client_application
-from acts_celery.worker.store.connections import connect
+from acts_celery.worker.store.connections import connect, connect_async
 from acts_celery.worker.store.definition import FORMAT
 from acts_celery.worker.store.entries import id_key
 from acts_celery.worker.store.held_calls import audit_record
 from acts_celery.worker.store.keys import Keys, active_runs
 from acts_celery.worker.store.run_writer import discard_run
+from acts_celery.worker.store.slots import Slots
 
 from .backend import Backend, Meeting, meeting_url, settings_apart, settings_for
 from .test_run_writer import StallingWriter
@@ -183,6 +186,25 @@ def test_a_sweep_that_cannot_publish_says_so_as_any_other_error(swept: Backend) 
             redis.zadd(Keys("full", run.id).published, {"": 0})
             with pytest.raises(InfrastructureError):
                 sweeper_of(settings, redis).sweep()
+
+
+def test_a_slot_that_outlives_the_last_run_is_taken_back_by_a_sweep_without_runs(server: EmbeddedServer) -> None:
+    settings = settings_for(server, key_prefix="sweep.slots-of-nobody")
+    with connect(settings) as redis:
+        taken = [CallId("ended", f"i{number}", 0) for number in range(2)]
+
+        async def take(call: CallId) -> None:
+            async with connect_async(settings) as other:
+                await Slots(other, prefix=settings.key_prefix).acquire([(call, {"activity:a": 2})])
+
+        asyncio.run(take(taken[0]))
+        sweeper = sweeper_of(settings, redis)
+        sweeper.take_turn()
+        assert not [*redis.scan_iter(f"{settings.key_prefix}:{{slots}}*")]
+        asyncio.run(take(taken[1]))
+        for _ in range(IDLE_TURNS):
+            sweeper.take_turn()
+        assert not [*redis.scan_iter(f"{settings.key_prefix}:{{slots}}*")]
 
 
 def test_an_ended_run_expires_and_is_no_longer_looked_after(swept: Backend, sweeper: Sweeper) -> None:

@@ -227,6 +227,7 @@ class Sweeper:
         self._cursor = 0
         """Where the slow round over all runs is."""
         self._idle_turns = 0
+        """Turns since there was a run."""
         self._is_policy_known = False
         """Whether the server was asked whether it throws keys away."""
         self._duty = Duty(
@@ -257,10 +258,13 @@ class Sweeper:
                 logger.warning("%s", warning)
         since_ms = self._turns.oldest_run_ms()
         if since_ms is None:
-            self._idle_turns += 1
             if self._idle_turns % limits.IDLE_TURNS == 0:
                 self._read_heartbeats()
-        elif self._turns.begin():
+                self._slots.reconcile()  # a worker that was killed may have left one when the last run ended
+            self._idle_turns += 1
+            return
+        self._idle_turns = 0
+        if self._turns.begin():
             self.sweep(since_ms=int(since_ms) if isfinite(since_ms) else 0)
             self._turns.extend(0.9)
 
