@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,16 @@ PURE_LIBRARIES = {"jsonschema_rs", "msgpack"}
 IMPURE_BUILTINS = {"__import__", "breakpoint", "eval", "exec", "input", "open", "print"}
 
 
+@cache
 def sources(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """The imports and calls in a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)]
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
@@ -81,7 +90,7 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
 
 def absolute_imports(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and absolute module name of every import in the file, at any depth."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -124,7 +133,7 @@ def test_imports_inside_the_product_are_relative() -> None:
         f"{path.relative_to(ROOT)}: {node.module}"
         for package in PACKAGES
         for path in sources(package)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("acts_celery")
     }
     assert found == {"worker/recovery/sidecar_process.py: acts_celery.worker.recovery.heartbeats"}
@@ -150,7 +159,7 @@ def test_the_pure_core_calls_no_builtin_with_an_effect() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno} calls {node.func.id}"
         for path in sources("protocol")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_BUILTINS
     ]
     assert found == []
@@ -254,7 +263,7 @@ def test_every_connection_to_redis_is_made_in_one_module() -> None:
         str(path.relative_to(ROOT))
         for package in PACKAGES
         for path in sources(package)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Call)
         and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in CONNECTING
     }
@@ -300,7 +309,7 @@ def test_only_the_store_and_the_broker_talk_to_redis() -> None:
 
 def uses_of_redis(path: Path) -> int:
     """How many commands, keys and scripts a module makes."""
-    calls = (node.func for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    calls = (node.func for node in nodes(path) if isinstance(node, ast.Call))
     return sum(
         called.id in OF_THE_STORE
         if isinstance(called, ast.Name)

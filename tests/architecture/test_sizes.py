@@ -59,6 +59,7 @@ def trees() -> dict[str, ast.Module]:
     return {path: ast.parse(text) for path, text in sources().items()}
 
 
+@cache
 def lines_of_code(text: str) -> int:
     """Lines that are neither blank nor of a comment or docstring."""
     documentation: set[int] = set()

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgpack
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from acts_celery import ActivitiesError, Client, Content, LocalClient, activity, local
@@ -654,3 +654,49 @@ def test_r16_1_data_that_is_sent_names_its_sources(backend: Backend) -> None:
     assert (call.error["type"], call.error["message"]) == ("Untrusted", "a comes from web")
     with pytest.raises(Rejected, match="must be a list of names of sources"):
         backend.client.submit([{"type": "input", "page": 5, "_trust": "web"}], {"calls": [pay]}, tools=TOOLS_TRUST)
+
+
+LABELS = st.sets(st.sampled_from(["mail", "web"])).map(sorted)
+WAYS = st.lists(st.sampled_from(["given", "constant", "letter", "pays"]), min_size=1, max_size=3)
+
+
+def inside(way: str, below: str | None) -> dict[str, Any]:
+    """A workflow that gives what it was given, a constant, or a letter; one `below` it is called first."""
+    first = [] if below is None else [{"_tool": below, "_delegate": below, "a": "†input.a", "_outputPath": "†state.b"}]
+    calls = {
+        "given": {"_tool": "copied", "value": "†input.a", "_outputPath": "†state.x"},
+        "constant": {"_tool": "copied", "value": "DE1", "_outputPath": "†state.x"},
+        "letter": {"_tool": "unread_letter", "_outputPath": "†state.x"},
+        "pays": pay("†input.a", **{"_outputPath": "†state.x"}),
+    }
+    schema = {"type": "object", "properties": {"a": {}}}
+    return {"context": [{"type": "input", "schema": schema}], "solution": {"calls": [*first, calls[way]]}}
+
+
+@settings(max_examples=min(settings().max_examples, 200), suppress_health_check=[*HealthCheck], deadline=None)
+@given(ways=WAYS, labels=LABELS)
+def test_r16_2_law_labels_go_into_workflows_and_come_out_of_them(
+    client: LocalClient, ways: list[str], labels: list[str]
+) -> None:
+    paid.clear()
+    names = [f"w{number}" for number in range(len(ways))]
+    delegates = {name: inside(way, below) for name, way, below in zip(names, ways, [*names[1:], None], strict=True)}
+    calls = [
+        {"_tool": "w0", "_delegate": "w0", "a": "†input.a", "_outputPath": "†state.out"},
+        {"_tool": "copied", "value": "†state.out", "_outputPath": "†state.copy"},
+        pay("†{state.copy}"),
+    ]
+    context = [{"type": "input", "a": "DE1", **({"_trust": labels} if labels else {})}]
+    run = client.submit_document({"context": context, "delegates": delegates, "solution": {"calls": calls}})
+    is_held_whole = "pays" in ways and bool(labels)
+    expected = {*labels} if is_held_whole else {*labels, *(["mail"] if "letter" in ways else [])}
+    if expected:
+        wait_held(run, 1)
+    else:
+        run.wait(timeout_seconds=60)
+    assert [call["call"] for call in run.held()] == (["0" if is_held_whole else "2"] if expected else [])
+    for call in run.held():
+        assert {one for given in call["untrusted"]["parameters"].values() for one in given} == expected
+        run.reject(call["call"], reason="no")
+        run.wait(timeout_seconds=60)
+    assert len(paid) == (0 if is_held_whole else ways.count("pays")) + (not expected)

@@ -219,6 +219,21 @@ def test_r9_4_workflows_are_paused_resumed_and_cancelled_with_their_run(flows: B
     meeting.open_gate("flow")
 
 
+def test_r9_4_what_is_deep_below_a_run_is_cancelled_with_it(flows: Backend, meeting: Meeting) -> None:
+    gated = {"solution": {"calls": [{"_tool": "waitAtGate", "gate": "deep", "value": 7, "_outputPath": "†state.x"}]}}
+    middle = {"solution": {"calls": [flow("gated", "†state.y"), echo("†state.y", "†state.z")]}}
+    run = submit(flows, flow("middle"), echo("†state.out", "†state.after"), middle=middle, gated=gated)
+    meeting.take("at:deep")
+    names = [run.id]
+    for _ in range(2):
+        names.append(child_id(CallId(names[-1], None, 0)))
+    run.cancel()
+    for name in reversed(names):
+        until(lambda at=name: flows.client.run(at).status()["status"] == "cancelled")
+    meeting.open_gate("deep")
+    assert all("z" not in flows.wait(name).data().get("state", {}) for name in names)
+
+
 def test_r9_4_a_worker_that_dies_in_a_workflow_costs_no_answer(
     server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -256,6 +271,22 @@ def test_r9_4_an_answer_that_was_lost_is_sent_again(flows: Backend, meeting: Mee
 def test_r9_4_a_workflow_of_a_folder_is_called_by_its_name_with_those_that_it_calls(flows: Backend) -> None:
     run = submit(flows, flow("both"))
     assert flows.wait(run.id).data()["state"]["out"] == {"a": 2, "b": 3}
+
+
+def test_r9_4_a_run_keeps_the_definitions_that_it_was_submitted_with(
+    server: EmbeddedServer, meeting: Meeting, tmp_path: Path
+) -> None:
+    settings = settings_apart(server, "kept-definitions", delegates=(str(tmp_path),))
+    backend = Backend(settings, meeting, tmp_path)
+    files = [tmp_path / f"{name}.json" for name in ("outer", "inner")]
+    for number, file in enumerate(files):
+        calls = [echo("old", "†state.x")] if number else [flow("inner", "†state.y")]
+        file.write_text(json.dumps({"solution": {"calls": calls}}), encoding="utf-8")
+    run = submit(backend, flow("outer"))
+    files[0].write_text("{", encoding="utf-8")
+    files[1].unlink()
+    with backend.worker():
+        assert backend.wait(run.id).data()["state"]["out"] == {"y": {"x": "old"}}
 
 
 def test_r9_4_a_workflow_is_started_as_a_run_by_its_name(flows: Backend) -> None:

@@ -21,7 +21,7 @@ from acts_celery.worker.broker.attempts import Attempt, CallId, Tokens
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.broker.messages import AttemptRef, Completion, Probe, Report, TaskMessage, Unanswered, pack
 from acts_celery.worker.broker.transport import ReportQueue
-from acts_celery.worker.limits import LONGEST_WHY, UNANSWERED_OF_A_RUN
+from acts_celery.worker.limits import IDLE_TURNS, LONGEST_WHY, UNANSWERED_OF_A_RUN
 from acts_celery.worker.recovery.heartbeats import HeartbeatWriter
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.runner.application import make_client_application
@@ -286,7 +286,7 @@ def test_nothing_is_lost_where_who_lives_cannot_be_read(judged: Judged) -> None:
 
 
 def test_what_workers_report_that_begin_while_there_is_no_run_does_not_stay(judged: Judged) -> None:
-    for _ in range(60):
+    for _ in range(IDLE_TURNS + 1):
         judged.reports.send(Report(started=1))
         judged.sweeper.take_turn()
     assert list(chain(*judged.reports.pages())) == []
@@ -617,6 +617,7 @@ def test_an_attempt_that_brought_no_result_is_not_reported_as_ended(judged: Judg
 
 
 def test_a_sweep_with_nothing_to_look_after_costs_one_command(judged: Judged) -> None:
+    judged.sweeper.take_turn()  # looks for what the last run has left
     with judged.redis.monitor() as commands:  # type: ignore[no-untyped-call]  # redis is typed but here
         judged.sweeper.take_turn()
         judged.redis.echo(judged.prefix)
