@@ -667,7 +667,7 @@ def inside(way: str, below: str | None) -> dict[str, Any]:
         "given": {"_tool": "copied", "value": "†input.a", "_outputPath": "†state.x"},
         "constant": {"_tool": "copied", "value": "DE1", "_outputPath": "†state.x"},
         "letter": {"_tool": "unread_letter", "_outputPath": "†state.x"},
-        "pays": pay("†input.a", **{"_outputPath": "†state.x"}),
+        "pays": pay("†input.a", _outputPath="†state.x"),
     }
     schema = {"type": "object", "properties": {"a": {}}}
     return {"context": [{"type": "input", "schema": schema}], "solution": {"calls": [*first, calls[way]]}}
