@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import isfinite
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
 import msgpack
@@ -251,7 +252,9 @@ def scalar_problem(value: Any) -> str | None:
 
 
 def _remedy(kind: type) -> str:
-    """What to do about a value of a library of numbers and tables."""
+    """What to do about a function, or a value of a library of numbers and tables."""
+    if kind in (FunctionType, BuiltinFunctionType, MethodType):
+        return ": write the name of the tool, as a text, or call the function in a Draft"
     library = str(kind.__module__).partition(".")[0]
     if library not in ("numpy", "pandas", "polars"):
         return ""

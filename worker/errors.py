@@ -29,6 +29,12 @@ class ActivitiesError(WorkerError):
     code = "activities_error"
 
 
+class ContractsError(ActivitiesError):
+    """Contracts of activities that cannot be read: of a file, or of a worker of another version."""
+
+    code = "contracts_error"
+
+
 class NotPossibleNow(WorkerError):
     """Root of what cannot be done as things stand: there is no such run or call, or it is not in the state for it."""
 

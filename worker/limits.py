@@ -341,8 +341,7 @@ MOST_ROWS: Final = 20
 MOST_CHARACTERS: Final = 200
 RESULTS_MOST_INSTANCES: Final = 1_000
 FAILURES_TOLD: Final = 3
-"""Failures that the error of a run names."""
-INSTANCES_TOLD: Final = 3
+"""Failures that the error of a run names, and instances of each."""
 
 # client/retrying
 RETRYING_MOST_NAMED: Final = 100
@@ -929,3 +928,15 @@ HEAD_BYTES: Final = 16_384
 SERVER_MOST_BYTES: Final = 5_000_000
 SERVER_MOST_INSTANCES: Final = 200
 MOST_SENT: Final = 100
+
+# registry/contracts
+CONTRACTS_FORMAT: Final = 1
+"""The format of the documents that are written, and the newest that is read."""
+CONTRACTS_CONNECT_SECONDS: Final = 3.0
+CONTRACTS_ANSWER_SECONDS: Final = 1.0
+"""How long all workers are waited for: how many there are is not known."""
+CONTRACTS_WHOLE_SECONDS: Final = 5.0
+CONTRACTS_KEPT_SECONDS: Final = 60.0
+"""After which the workers are asked again before a submission is checked."""
+CONTRACTS_FRESH_SECONDS: Final = 2.0
+"""After which they are asked again before a submission is refused."""

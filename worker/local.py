@@ -26,7 +26,7 @@ from .agent.asking import bounds_of, make_model
 from .agent.scripted import FakeModel, ScriptedModel
 from .client.client import Client
 from .client.run import Run
-from .client.submitting import Label
+from .client.submitting import Label, with_named_options
 from .errors import ActivitiesError, InfrastructureError, WorkerError
 from .registry.activities import Policy, RegisteredModel, Registry, make_activity, registry
 from .registry.loading import load as load_module
@@ -96,9 +96,14 @@ def local(activities: Activities = (), **settings: Any) -> Local:
     awaited; an exception leaves at once.
     Raises `ActivitiesError`, `InfrastructureError`, and `WorkerError` where the process has another of these at work.
     """
+    if isinstance(activities, str | bytes | PathLike | ModuleType) or callable(activities):
+        raise TypeError(
+            f"local() takes a list of activities: write local([{getattr(activities, '__name__', activities)}])"
+        )
     return Local(activities, settings)
 
 
+@with_named_options
 class LocalClient(Client):
     """What `local()` and the fixture `acts` give: a client of a worker of this process.
 

@@ -18,7 +18,7 @@ from acts_celery.worker.client.deployments import Summary
 from acts_celery.worker.client.results import TickResult
 from acts_celery.worker.client.retrying import Retried
 from acts_celery.worker.client.run import ReadableRun
-from acts_celery.worker.client.submitting import DraftCall, LabelOptions, SubmissionOptions
+from acts_celery.worker.client.submitting import DraftCall
 from acts_celery.worker.local import Local
 from acts_celery.worker.registry.models import ModelRequest
 
@@ -93,7 +93,7 @@ def _class(name: str, one: type, *, is_public: bool) -> Iterator[str]:
         yield "- Fields: " + ", ".join(f"`{each.name}: {_plain(each.type)}`" for each in fields(one)) + "."
     elif "__init__" in vars(one) and not name.endswith(("Run", "Ref", "DeadLetters", "DraftCall")):
         yield f"- `{name}{signature(one)}`"
-    twins = [name for name, value in vars(one).items() if issubclass(one, Twin) and hasattr(value, "__wrapped__")]
+    twins = [member for member, value in vars(one).items() if issubclass(one, Twin) and _is_of_another(value, one)]
     if twins:
         yield "- Awaited (`async for` where an iterator is given), as in the plain class: " + ", ".join(
             f"`.{twin}`" for twin in twins if twin not in _NOT_FOR_USERS
@@ -108,6 +108,11 @@ def _class(name: str, one: type, *, is_public: bool) -> Iterator[str]:
             yield from _item(f".{member}{signature(value)}", value)
 
 
+def _is_of_another(value: Any, one: type) -> bool:
+    """Whether a method is made from that of the plain class."""
+    return inspect.isfunction(value) and not value.__qualname__.startswith(f"{one.__name__}.")
+
+
 def _item(head: str, documented: Any) -> Iterator[str]:
     said = sentence(documented)
     yield f"- `{head}`" + (f": {said}" if said else "")
@@ -116,9 +121,7 @@ def _item(head: str, documented: Any) -> Iterator[str]:
 def signature(function: Callable[..., Any]) -> str:
     """The parameters with their defaults, and what is returned where that is not nothing."""
     found = inspect.signature(function)
-    parameters = [
-        each.replace(annotation=inspect.Parameter.empty) for one in found.parameters.values() for each in _spread(one)
-    ]
+    parameters = [each.replace(annotation=inspect.Parameter.empty) for each in found.parameters.values()]
     shown = found.replace(
         parameters=[each for each in parameters if each.name != "self"], return_annotation=inspect.Signature.empty
     )
@@ -126,15 +129,6 @@ def signature(function: Callable[..., Any]) -> str:
         _plain(found.return_annotation) if found.return_annotation not in (found.empty, "None", "Any", None) else ""
     )
     return f"{shown}" + (f" -> {returned}" if returned and not inspect.isclass(function) else "")
-
-
-def _spread(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    """The parameter, or those that a bundle of keywords stands for."""
-    if parameter.kind is not inspect.Parameter.VAR_KEYWORD or parameter.annotation != "Unpack[SubmissionOptions]":
-        yield parameter
-        return
-    for name in sorted(SubmissionOptions.__annotations__, key=lambda name: name in LabelOptions.__annotations__):
-        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=() if name == "tags" else None)
 
 
 def sentence(documented: Any) -> str:

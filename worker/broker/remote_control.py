@@ -113,7 +113,7 @@ logger = logging.getLogger(__name__)
 Handler = Callable[..., Any]
 
 _HARMLESS: Final = (
-    *("ping", "stats", "active_queues", "registered", "revoked", "conf", "report", "clock"),
+    *("ping", "stats", "active_queues", "registered", "revoked", "conf", "report", "clock", "acts_contracts"),
     *("enable_events", "heartbeat"),  # Flower sends the first every few seconds, the second when it starts
 )
 """What tells of a worker, and nothing of what its tasks work on."""

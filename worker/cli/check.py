@@ -385,3 +385,34 @@ def _cost(plan: Plan) -> str:
     tasks = f"{counted(cost.tasks, 'Celery task')} for {', '.join(parts)}" if parts else "no Celery task"
     wake_ups = f", and at most {cost.wake_ups} more to wake instances that wait" if cost.wake_ups else ""
     return f"{tasks}{wake_ups}; at most {counted(cost.width, 'call')} at the same time, {cost.depth} one after another"
+
+
+# `acts contracts`: what a client without the workers' code checks against.
+
+
+@command("Print the tools that workers announce.")
+def contracts(*, common: Common) -> int:
+    """Print the activities and delegates that workers announce, by which a client without their code checks.
+
+    With --json their schemas too: a file of that is what `Client(contracts="tools.json")` reads.
+
+    Exit codes: 0 found, 3 no server, or no worker announces any.
+    """
+    from ..registry.contracts import announced_by
+    from ..runner.application import make_client_application
+
+    with common.documented(has_status=False) as answer:
+        settings = common.settings()
+        settings.require_broker()
+        found = announced_by(make_client_application(settings))
+        if not found.workers:
+            raise Failed(found.problems[0])
+        if common.json:
+            print_json(found.to_dict())
+            answer.is_given = True
+            return COMPLETED
+    for problem in found.problems:
+        tell(f"warning: {problem}")
+    named = [*found.known.activities.values(), *found.known.delegates.values()]
+    print_lines(f"{escaped(one.name)}  {escaped(one.version)}" for one in named)
+    return COMPLETED

@@ -177,6 +177,7 @@ def _activities(layer: Layer, settings: Settings) -> None:
             layer.add(f"{len(names)} {noun}: {', '.join(sorted(names))}")
     if not layer.detail:
         layer.add("none are configured: calls are carried out by delegates, or by a model (latent calls)")
+        layer.add("a client checks calls of code against what the workers announce (`acts contracts`)")
 
 
 def _without_secrets(layer: Layer, settings: Settings) -> Layer:

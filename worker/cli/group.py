@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from .archive import export, import_
-from .check import check
+from .check import check, contracts
 from .control import amend, cancel, dead, delete, fork, move, pause, resume, retry, say, send
 from .doctor import doctor
 from .evaluating import evaluate
@@ -54,7 +54,7 @@ def acts(ctx: click.Context) -> None:
 
 
 _COMMANDS = (
-    *(run, check, prompt, evaluate, submit),
+    *(run, check, contracts, prompt, evaluate, submit),
     *(runs, wait, status, show, log, explain),
     *(pause, resume, cancel, retry, fork, amend, say, send),
     *(held, approve, answer, reject, move),

@@ -11,7 +11,7 @@ from asyncio import to_thread
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from functools import partial, wraps
 from itertools import islice
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from ...broker_config import Settings
@@ -22,11 +22,10 @@ from ..store.connections import connect_async_client, redis_errors
 from ..store.waiting import DeadLetters
 from .call_results import LogEntry
 from .client import Client
-from .files import File
 from .progress import Arrivals, Deadline, Event, event_of
 from .results import Result, completed, require_now
 from .run import Run
-from .submitting import OtherOptions, OutputT, SubmissionOptions, Texts
+from .submitting import OtherOptions, OutputT, SubmissionOptions, Submitted, with_named_options
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -117,10 +116,11 @@ class AsyncDeadLetters(Twin[DeadLetters]):
     drop = awaited(DeadLetters.drop)
 
 
+@with_named_options
 class AsyncClient(Twin[Client]):
     """Submits to the configured broker, and reads the log. Make it and use it in one event loop.
 
-    Settings come from the environment unless given; the activities that they name are loaded.
+    Settings, activities and contracts are those of `Client`.
     """
 
     def __init__(
@@ -130,8 +130,9 @@ class AsyncClient(Twin[Client]):
         broker: str | None = None,
         redis: str | None = None,
         registry: Registry | None = None,
+        contracts: str | PathLike[str] | None = None,
     ) -> None:
-        super().__init__(Client(settings, broker=broker, redis=redis, registry=registry))
+        super().__init__(Client(settings, broker=broker, redis=redis, registry=registry, contracts=contracts))
         self.settings = self._plain.settings
         self._redis = connect_async_client(self.settings)
 
@@ -149,7 +150,7 @@ class AsyncClient(Twin[Client]):
     @overload
     async def submit(
         self,
-        context: str | Mapping[str, Any] | File | Path | bytes | Texts = (),
+        context: Submitted = (),
         solution: Mapping[str, Any] | None = None,
         *,
         schema: type[T],
@@ -159,14 +160,14 @@ class AsyncClient(Twin[Client]):
     @overload
     async def submit(
         self,
-        context: str | Mapping[str, Any] | File | Path | bytes | Texts = (),
+        context: Submitted = (),
         solution: Mapping[str, Any] | None = None,
         **options: Unpack[SubmissionOptions],
     ) -> AsyncRun: ...
 
     async def submit(
         self,
-        context: str | Mapping[str, Any] | File | Path | bytes | Texts = (),
+        context: Submitted = (),
         solution: Mapping[str, Any] | None = None,
         **options: Unpack[SubmissionOptions],
     ) -> AsyncRun:
@@ -211,6 +212,7 @@ class AsyncClient(Twin[Client]):
         return self._plain.checker
 
 
+@with_named_options
 class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
     """A submission under way or ended. Get one from `AsyncClient.submit` or `AsyncClient.run`."""
 

@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from ...broker_config import Settings, load
-from ...protocol import Plan
+from ...protocol import Plan, Rejected
 from ...protocol.calls.declarations import with_input
 from ...protocol.limits import plain
 from ..broker.attempts import current_place
 from ..errors import OtherFormat, RunNotFound
-from ..limits import limits_of
+from ..limits import CONTRACTS_FRESH_SECONDS, CONTRACTS_KEPT_SECONDS, limits_of
 from ..registry.activities import Registry
+from ..registry.contracts import WorkersRegistry, read_contracts_file, workers_registry
 from ..runner.checking import Checker
 from ..store.connections import connect, redis_errors
 from ..store.run_store import RunStore
 from ..store.waiting import DeadLetters
-from .files import File, files_of, require_files
+from .files import files_of, require_files
 from .run import Run
 from .submitting import (
     Label,
     OtherOptions,
     SubmissionOptions,
-    Texts,
+    Submitted,
     collecting_seldom,
     counted_behind,
     document_of,
     label_of,
     label_options,
     output_type,
+    whole,
+    with_named_options,
     with_parts,
     with_state,
 )
@@ -49,11 +53,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@with_named_options
 class Client:
     """Submits to the configured broker, and reads the log.
 
     Settings come from the environment unless given; the activities that they name are loaded when something is checked
     for the first time. Others must be registered before a submission that uses them is checked: import their modules.
+    Where no activities are loaded here, submissions are checked against what the workers announce, or against a file of
+    `contracts` that `acts contracts --json` has written.
     """
 
     def __init__(
@@ -63,12 +70,15 @@ class Client:
         broker: str | None = None,
         redis: str | None = None,
         registry: Registry | None = None,
+        contracts: str | PathLike[str] | None = None,
     ) -> None:
         given = {key: url for key, url in {"broker_url": broker, "redis_url": redis}.items() if url is not None}
         if settings is not None and (given or not isinstance(settings, Settings)):
             raise TypeError("an address is given by its name, and not beside settings: Client(broker=URL, redis=URL)")
         self.settings = settings or load(**given)
-        self._registry = registry
+        if registry is not None and contracts is not None:
+            raise TypeError("contracts are those of code elsewhere: give them without a registry")
+        self._registry = registry if contracts is None else read_contracts_file(contracts)
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +94,7 @@ class Client:
     @overload
     def submit(
         self,
-        context: str | Mapping[str, Any] | File | Path | bytes | Texts = (),
+        context: Submitted = (),
         solution: Mapping[str, Any] | None = None,
         *,
         schema: type[T],
@@ -94,26 +104,28 @@ class Client:
     @overload
     def submit(
         self,
-        context: str | Mapping[str, Any] | File | Path | bytes | Texts = (),
+        context: Submitted = (),
         solution: Mapping[str, Any] | None = None,
         **options: Unpack[SubmissionOptions],
     ) -> Run: ...
 
     def submit(
         self,
-        context: str | Mapping[str, Any] | File | Path | bytes | Texts = (),
+        context: Submitted = (),
         solution: Mapping[str, Any] | None = None,
         **options: Unpack[SubmissionOptions],
     ) -> Run:
-        """Submit a solution, the plan messages of the context, or with a `schema` a request for a model. A text in the
-        context is a message. `tools` may be a list of functions of activities, or of their names; `schema` may be a
-        class of pydantic, and the result's `output` is an object of it then. A path or a `File` in the context, or in a
-        chat message's content, is a file that models are shown; `files` are those that a document names. `state_of`
-        names a run whose state is the new one's, with its labels; the context adds to it.
+        """Submit a draft, a whole document (a mapping, as in a file), or a context and a solution: `submit(draft)`,
+        `submit(document)`, `submit(context, solution)`. A context alone runs its plan messages, or with a `schema` it
+        is a request for a model. A text in the context is a message. `tools` may be a list of functions of activities,
+        or of their names; `schema` may be a class of pydantic, and the result's `output` is an object of it then. A
+        path or a `File` in the context, or in a chat message's content, is a file that models are shown; `files` are
+        those that a document names. `state_of` names a run whose state is the new one's, with its labels; the context
+        adds to it.
 
         With `allow` only the tools, activities and delegates that it names may be called, now and by amendments (SPEC
         R4.2a). The same `id` twice is one run; `name` and `tags` are for people, and to find it by. Raises
-        `protocol.Rejected`, `InfrastructureError`.
+        `Rejected`, `InfrastructureError`; `TypeError` for an option that there is not.
         """
         return self.submit_document(document_of(context, solution), **options)
 
@@ -131,18 +143,18 @@ class Client:
         files = files_of(self.settings, options.get("files"))
         given = plain({**options}, limits)
         state = self.state_of(given["state_of"]) if given.get("state_of") is not None else []
-        own = with_parts(plain(value, limits), given, self.checker.tool_of)
-        whole = files.put_into(with_state(own, state) if state else own)
+        own = with_parts(plain(whole(value), limits), given, self.checker.tool_of)
+        document = files.put_into(with_state(own, state) if state else own)
         with counted_behind(state):
-            checked = self.check_submission(whole, allow=given.get("allow"))
-        run = self.submit_plan(checked, label_of(whole, **label_options(given)), files.contents)
+            checked = self.check_submission(document, allow=given.get("allow"))
+        run = self.submit_plan(checked, label_of(document, **label_options(given)), files.contents)
         run.output_type = output_type(options.get("schema"))
         return run
 
     @collecting_seldom()
     def check_submission(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
         """Check a whole submission that is to be run here. Raises `protocol.Rejected`."""
-        return self.checker.check_submission(value, allow=allow)
+        return self._checked(lambda checker: checker.check_submission(whole(value), allow=allow))
 
     @collecting_seldom()
     def submit_plan(self, plan: Plan, label: Label | None = None, files: Mapping[str, bytes] | None = None) -> Run:
@@ -152,7 +164,8 @@ class Client:
         contents = files or {}
         require_files(plan, contents, self.settings)
         with redis_errors(self.settings):
-            return self.run_of(*self._dispatcher.submit(plan, label or Label(trace=current_place()), contents))
+            known = replace(label or Label(trace=current_place()), contracts=self.checker.registry.origin)
+            return self.run_of(*self._dispatcher.submit(plan, known, contents))
 
     def state_of(self, run: str) -> list[dict[str, Any]]:
         """The folded state of a run, named as in `find`, as messages from which another run begins: global, and of each
@@ -167,8 +180,10 @@ class Client:
             return state_of(RunStore.open(self._redis, self.settings.key_prefix, found.id), self.checker.trust_of)
 
     def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
-        """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""
-        return self.checker.check(value, allow=allow)
+        """Check a whole submission against what is registered here, which needs no server; where nothing is, against
+        what the workers announce. Raises `protocol.Rejected`.
+        """
+        return self._checked(lambda checker: checker.check(whole(value), allow=allow))
 
     def run(self, run: str, inputs: Mapping[str, Any] | None = None, /, **more: Any) -> Run:
         """A run by its id; with inputs, as keywords or as an object, a new run of the workflow of that name (SPEC
@@ -302,10 +317,43 @@ class Client:
             run = import_lines(self._redis, self.settings, lines, lambda run: read_whole(self.run_of(run)))
             return self.run_of(run)
 
-    @cached_property
+    @property
     def checker(self) -> Checker:
         """Checks submissions. Only this loads activities: reading and steering runs needs none."""
+        own = self._own_checker
+        has_code = own.registry.activities or own.registry.delegates or self.settings.activities or self.settings.mcp
+        if self._registry is not None or has_code or self.settings.is_embedded or self._has_no_broker:
+            return own
+        self._workers.renew(CONTRACTS_KEPT_SECONDS)
+        return self._workers_checker
+
+    def _checked(self, check: Callable[[Checker], Plan]) -> Plan:
+        """Check by what is known; what the workers announce is asked anew before a submission is refused by it."""
+        checker = self.checker
+        try:
+            return check(checker)
+        except Rejected:
+            if checker is self._own_checker or not self._workers.renew(CONTRACTS_FRESH_SECONDS):
+                raise
+        return check(checker)
+
+    @cached_property
+    def _own_checker(self) -> Checker:
         return Checker(self.settings, self._registry)
+
+    @cached_property
+    def _workers_checker(self) -> Checker:
+        return Checker(self.settings, self._workers)
+
+    @cached_property
+    def _workers(self) -> WorkersRegistry:
+        from ..runner.application import make_client_application
+
+        return workers_registry(self.settings, make_client_application)
+
+    @property
+    def _has_no_broker(self) -> bool:
+        return self.settings.effective_broker_url is None and self.settings.effective_redis_url is None
 
     @cached_property
     def _overview(self) -> RunIndex:

@@ -7,6 +7,7 @@ that is lost on the way, or that the broker does not take, is published by the s
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
 from ...broker_config import Settings
-from ...protocol import Plan
+from ...protocol import Plan, Problem, Rejected
 from ...protocol.calls.call import Call, read_approvals
 from ...protocol.calls.tools import Executor
 from ...protocol.engine.events import Start
@@ -30,8 +31,15 @@ from ...protocol.schemas.validation import OffloadedChecks
 from ..broker.attempts import Attempt, CallId, Tokens, place_of_run
 from ..broker.consumer import Publisher
 from ..broker.messages import TaskMessage, lane_task
-from ..errors import InfrastructureError
-from ..limits import DISPATCHER_AT_ONCE, DISPATCHER_MOST_BYTES, DISPATCHER_WINDOWS, limits_of
+from ..errors import InfrastructureError, RunBroken
+from ..limits import (
+    CLAIM_SECONDS,
+    DISPATCHER_AT_ONCE,
+    DISPATCHER_MOST_BYTES,
+    DISPATCHER_WINDOWS,
+    SUBMITTING_LOOK_SECONDS,
+    limits_of,
+)
 from ..registry.activities import Registry
 from ..registry.request_definitions import with_approval
 from ..runner.remote import Remote
@@ -40,9 +48,10 @@ from ..store.definition import digest_of_plan
 from ..store.held_calls import audit_record
 from ..store.keys import make_run_id
 from ..store.run_list import RunList, owner_fields
+from ..store.run_store import RunStore
 from ..store.run_writer import RunWriter, TakenOver
 from ..store.scripts import ServerClock, date_now
-from .submitting import NO_LABEL, Label, admitted, claimed
+from .submitting import NO_LABEL, Label, admitted
 
 # Calls that are sent and forgotten and wait for nothing are decided by the client: no lane is driven for them.
 #
@@ -162,6 +171,36 @@ def publish_lanes(
         logger.warning("run %s %s, its tasks are published by the workers within seconds: %s", run, has, error)
         return False
     return True
+
+
+# Claims: the first client that submits an id claims it while it writes the run, so two at a time do not write one run.
+
+
+def claimed(redis: Redis, prefix: str, run: str, label: Label) -> bool:
+    """Claim an id to write a run under it; False where a run has it already, and is there now.
+
+    Raises `protocol.Rejected` where that run is another submission's, `RunBroken` where the server has lost a part of
+    it, `InfrastructureError` where the client that has claimed the id does not get on, `RedisError`.
+    """
+    runs, store = RunList(redis, prefix), RunStore.open(redis, prefix, run)
+    until = time.monotonic() + CLAIM_SECONDS
+    while time.monotonic() < until:
+        status, digest = store.fields("status", "digest")
+        if status is None:
+            if not runs.claim(run, label.digest):
+                time.sleep(SUBMITTING_LOOK_SECONDS)
+            elif store.status() is None:
+                return True
+            else:
+                runs.release(run)
+        elif digest != label.digest:
+            text = f"the id {run!r} is that of another submission: give another id, or submit the same document"
+            raise Rejected([Problem("", text)])
+        elif (lost := store.lost_parts()) is not None:  # else it was deleted meanwhile
+            if lost:
+                raise RunBroken(run, lost)
+            return False
+    raise InfrastructureError(f"the id {run!r} is being submitted by another client, which has not finished; try again")
 
 
 class Dispatcher:

@@ -231,6 +231,8 @@ def status_of(store: RunStore) -> dict[str, Any]:
             status["unanswered"] = unanswered
     if (parent := Parent.read(state.get(PARENT))) is not None:
         status["parent"] = {"run": parent.call.run, "call": parent.call.name}
+    if "contracts" in state:
+        status["contracts"] = state["contracts"]
     if "simulation" in state:
         status["simulation"] = True
     if "forked_from" in state:
@@ -328,7 +330,7 @@ def failure(result: Result) -> RunFailed:
 
 
 def _told(index: int, text: str, instances: Sequence[str]) -> str:
-    named = some_of([name for name in instances if name], limits.INSTANCES_TOLD)
+    named = some_of([name for name in instances if name], limits.FAILURES_TOLD)
     where = f" of {named}" if named else ""
     return f"call {index}{where}, {text}"
 
@@ -355,7 +357,7 @@ def absent(result: Result, place: Reference, instance: str | None) -> ValueNotFo
         return ValueNotFound(f"{text}: {failure(result)}")
     having = [name for name, data in result.instances.items() if value_at(data, place) is not MISSING]
     if instance is None and having:
-        some = some_of(having, limits.INSTANCES_TOLD)
+        some = some_of(having, limits.FAILURES_TOLD)
         return ValueNotFound(f'{text}, but its instances do ({some}): write instance="{having[0]}"')
     seen = result.data(instance)
     known = {f"{DAGGER}{kind}" for kind in seen}

@@ -41,7 +41,7 @@ from .results import (
     status_of,
     with_open_children,
 )
-from .submitting import OutputT, OutputType, Texts, messages_of, typed
+from .submitting import OutputT, OutputType, Texts, messages_of, typed, with_named_options
 from .tables import place_of
 
 # A run as its log tells it: its status, its result, its log, waiting for its end (SPEC R11.1).
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     """What publishes, opened when it is first needed."""
 
 
+@with_named_options
 class ReadableRun(Generic[OutputT]):
     """A run as its log tells it."""
 
@@ -71,11 +72,12 @@ class ReadableRun(Generic[OutputT]):
         """The run's status, and how many calls have which status, now or at an id of the log: `acts status --json`.
         With `instances` it reads the log of a run that has some, 1,000 at most, for its `instance_status`.
 
-        `held_below` is there while calls of child runs wait for a person, and says how many; `unanswered` while models
-        are asked again: of each request the `call` (None: the loop's own), the error's `type` and `message`, how many
-        `tries` there were, `again_in_seconds`; `waiting_for` while calls wait for what is no call, of a few of them the
-        `call` (None: the whole run), `for` what (`queue`, `code`, `slot`, `attempt`, `worker`, `person`, `promise`,
-        `resume`, `version`), and the `reason`.
+        `contracts` is there where the run's client did not have the code, and says what it was checked against;
+        `held_below` while calls of child runs wait for a person, and says how many; `unanswered` while models are asked
+        again: of each request the `call` (None: the loop's own), the error's `type` and `message`, how many `tries`
+        there were, `again_in_seconds`; `waiting_for` while calls wait for what is no call, of a few of them the `call`
+        (None: the whole run), `for` what (`queue`, `code`, `slot`, `attempt`, `worker`, `person`, `promise`, `resume`,
+        `version`), and the `reason`.
         """
         if at is not None:
             return status_in(self.result(at), instances=instances)
@@ -275,6 +277,7 @@ if TYPE_CHECKING:
     """What publishes, opened when it is first needed."""
 
 
+@with_named_options
 class Run(ReadableRun[OutputT]):
     """A submission under way or ended. Get one from `Client.submit` or `Client.run`."""
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import inspect
 import json
 import re
 import secrets
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import wraps
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Never, TypedDict
@@ -24,7 +25,7 @@ from ...broker_config import Settings, load
 from ...broker_config.tokens import Identity
 from ...protocol import Plan, Problem, Rejected
 from ...protocol.engine.costs import CURRENCY, dollars_of
-from ...protocol.errors import pointer, segments
+from ...protocol.errors import Speller, pointer, segments
 from ...protocol.messages import with_changed
 from ...protocol.plan.lanes import Unresolvable
 from ...protocol.plan.submission import shaped
@@ -32,14 +33,13 @@ from ...protocol.references import DAGGER, Reference, parse
 from ...protocol.templates import OPENING, bare, escaped
 from ..backoff import batches
 from ..broker.attempts import TracePlace, current_place
-from ..errors import InfrastructureError, OutputUnfit, OverLimit, RunBroken
-from ..limits import AT_ONCE, CLAIM_SECONDS, DAY_MS, SUBMITTING_LOOK_SECONDS, SUBMITTING_MADE
+from ..errors import InfrastructureError, OutputUnfit, OverLimit
+from ..limits import AT_ONCE, DAY_MS, SUBMITTING_MADE
 from ..registry.activities import first_fault
 from ..runner.checking import Checker
 from ..store.commits import ELEMENTS, ELEMENTS_LEFT, PAID_MONEY, PAID_TOKENS
 from ..store.keys import ENDED_STATUSES
 from ..store.run_list import OWNER, TRACE, RunList, top_of
-from ..store.run_store import RunStore
 from ..store.scripts import server_ms
 from .files import File, Given, content_of
 
@@ -49,8 +49,7 @@ if TYPE_CHECKING:
 
 # Labels: the id, the name and the tags that a client gives to a run.
 #
-# The same id twice is one run: the second client gets the first one's run. The first client claims the id while it
-# writes the run, so two at a time do not write one run.
+# The same id twice is one run: the second client gets the first one's run (see `dispatcher.claimed`).
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +63,14 @@ class Label:
     """The digest of the submission, if an id was given: another submission under that id is refused."""
     trace: TracePlace | None = None
     """The span that the run is submitted under."""
+    contracts: str = ""
+    """What it was checked against, where the code of its activities is elsewhere (see `registry.contracts`)."""
 
     def fields(self) -> dict[str, str]:
         """Make the fields of the run's state."""
         trace = self.trace.pack() if self.trace is not None else None
         found = {"name": self.name, "tags": "\n".join(self.tags), "digest": self.digest, TRACE: trace}
+        found |= {"contracts": self.contracts}
         return {key: value for key, value in found.items() if value}
 
 
@@ -116,33 +118,6 @@ def label_of(
 def _digest(value: Any) -> str:
     """Make the digest of a submission that was checked; the order of an object's keys does not matter."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def claimed(redis: Redis, prefix: str, run: str, label: Label) -> bool:
-    """Claim an id to write a run under it; False where a run has it already, and is there now.
-
-    Raises `protocol.Rejected` where that run is another submission's, `RunBroken` where the server has lost a part of
-    it, `InfrastructureError` where the client that has claimed the id does not get on, `RedisError`.
-    """
-    runs, store = RunList(redis, prefix), RunStore.open(redis, prefix, run)
-    until = time.monotonic() + CLAIM_SECONDS
-    while time.monotonic() < until:
-        status, digest = store.fields("status", "digest")
-        if status is None:
-            if not runs.claim(run, label.digest):
-                time.sleep(SUBMITTING_LOOK_SECONDS)
-            elif store.status() is None:
-                return True
-            else:
-                runs.release(run)
-        elif digest != label.digest:
-            text = f"the id {run!r} is that of another submission: give another id, or submit the same document"
-            raise Rejected([Problem("", text)])
-        elif (lost := store.lost_parts()) is not None:  # else it was deleted meanwhile
-            if lost:
-                raise RunBroken(run, lost)
-            return False
-    raise InfrastructureError(f"the id {run!r} is being submitted by another client, which has not finished; try again")
 
 
 # The type of a run's output: a class that was submitted as its schema.
@@ -198,6 +173,8 @@ def output_type(schema: Any) -> OutputType | None:
 
 Texts = Iterable[str | Mapping[str, Any] | File | Path | bytes]
 """Messages; a text is one of type `text`, a file one that shows it."""
+Context = str | Mapping[str, Any] | File | Path | bytes | Texts
+"""The context of a submission: one message, or several."""
 Tool = Callable[..., Any] | str | Mapping[str, Any]
 """An activity's function, the name of an activity, or an object of tool name to JSON Schema."""
 
@@ -223,15 +200,33 @@ class SubmissionOptions(OtherOptions, total=False):
     schema: Any
 
 
-def document_of(
-    context: str | Mapping[str, Any] | File | Path | bytes | Texts, solution: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Make a submission from a context and a solution."""
+def document_of(context: Submitted, solution: Mapping[str, Any] | None) -> Any:
+    """Make a submission from a context and a solution; a draft, a document and a list with calls in it are whole ones.
+    Raises `TypeError` for a solution beside a draft.
+    """
+    if isinstance(context, Draft):
+        if solution is not None:
+            raise TypeError("a draft has its calls: submit it alone, or give its context and the solution")
+        return context.to_dict()
+    if solution is None and _is_whole(context):
+        return context
     document: dict[str, Any] = {"context": messages_of(context)}
     return document if solution is None else {**document, "solution": solution}
 
 
-def messages_of(context: str | Mapping[str, Any] | File | Path | bytes | Texts) -> list[dict[str, Any]]:
+def whole(value: Any) -> Any:
+    """A whole submission: that of a draft, or the value as it is."""
+    return value.to_dict() if isinstance(value, Draft) else value
+
+
+def _is_whole(context: Submitted) -> bool:
+    """Whether it is a document and no message, or a list that has calls beside messages."""
+    if isinstance(context, Mapping):
+        return not context.keys() & {"type", "role"}
+    return isinstance(context, list | tuple) and any(isinstance(each, Mapping) and "_tool" in each for each in context)
+
+
+def messages_of(context: Context) -> list[dict[str, Any]]:
     """Make the messages of a context, or of one message: texts become messages of type `text`, files are the user's."""
     messages = (context,) if isinstance(context, str | Mapping | File | Path | bytes) else context
     return [_message_of(each) for each in messages]
@@ -441,6 +436,64 @@ def _spent_since(runs: RunList, owner: str, since_ms: int) -> dict[str, Decimal]
     return {"calls": Decimal(calls), "tokens": Decimal(tokens), "money": money}
 
 
+# Options by name: a method takes those of its signature, and says which one is meant by any other.
+
+C = TypeVar("C", bound=type)
+_TEXTS: Final = "Iterable[str]"
+"""The annotation of an option that takes several texts."""
+
+
+def with_named_options(cls: C) -> C:
+    """Have each public method of a class refuse an option that it does not have, with the nearest that it has, and one
+    text where several are meant. A bundle of options (`**options: Unpack[…]`) is written out in its signature.
+    """
+    for name, method in [*vars(cls).items()]:
+        if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
+            setattr(cls, name, _careful(method, cls.__name__ if name == "__init__" else name))
+    return cls
+
+
+def _careful(method: Callable[..., Any], called: str) -> Callable[..., Any]:
+    signature = _written_out(inspect.signature(method))
+    parameters = list(signature.parameters.values())
+    known = {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    several = {one.name: place for place, one in enumerate(parameters) if _TEXTS in str(one.annotation)}
+    if takes_any and not several:
+        return method
+
+    @wraps(method)
+    def careful(*given: Any, **named: Any) -> Any:
+        if not (takes_any or named.keys() <= known):
+            raise TypeError(_no_option(called, next(name for name in named if name not in known), known - {"self"}))
+        for name, place in several.items():
+            value = named.get(name, given[place] if place < len(given) else None)
+            if isinstance(value, str | bytes):
+                raise TypeError(f"{called}() takes several texts as {name!r}: write {name}=[{value!r}]")
+        return method(*given, **named)
+
+    careful.__signature__ = signature  # type: ignore[attr-defined]  # asked for by `inspect`
+    return careful
+
+
+def _written_out(signature: inspect.Signature) -> inspect.Signature:
+    """The signature with the options of a bundle, those of a label last."""
+    *parameters, last = [*signature.parameters.values()] or [None]
+    bundles = {f"Unpack[{bundle.__name__}]": bundle for bundle in (SubmissionOptions, OtherOptions)}
+    if last is None or (bundle := bundles.get(str(last.annotation))) is None:
+        return signature
+    for name, kind in sorted(bundle.__annotations__.items(), key=lambda one: one[0] in LabelOptions.__annotations__):
+        annotation, default = getattr(kind, "__forward_arg__", kind), () if name == "tags" else None
+        parameters.append(inspect.Parameter(name, last.KEYWORD_ONLY, default=default, annotation=annotation))
+    return signature.replace(parameters=parameters)
+
+
+def _no_option(called: str, name: str, known: Collection[str]) -> str:
+    last = name.rpartition("_")[2]
+    hint = f", did you mean {last!r}?" if last in known else Speller(likeness=0.63).hint(name, known)
+    return f"{called}() has no option {name!r}{hint or '; it has ' + (', '.join(sorted(known)) or 'none')}"
+
+
 # Plans written in code: calls of functions, places as `ref.state.user`, checked as they are added.
 #
 #     from acts_celery import Draft, ref
@@ -449,7 +502,7 @@ def _spent_since(runs: RunList, owner: str, since_ms: int) -> dict[str, Decimal]
 #     verified = draft.call(verify, user=ref.input.user) >> (ref.state.verified | ref.state.unknown)
 #     draft.call(greet, name=ref.state.verified) >> ref.state.greeting
 #     print(draft)                       # the submission, as JSON
-#     client.submit_document(draft.to_dict())
+#     client.submit(draft)
 #
 # A text is data here, whatever it holds; only a `Ref` is a reference, and an f-string that holds one a template:
 #
@@ -544,6 +597,7 @@ class DraftCall:
         return f"<call {self.index}: {json.dumps(self._draft.calls[self.index], ensure_ascii=False)}>"
 
 
+@with_named_options
 class Draft:
     """A solution, or with `is_plan` a plan for every instance, that is being written.
 
@@ -554,7 +608,7 @@ class Draft:
 
     def __init__(
         self,
-        context: str | Mapping[str, Any] | Texts = (),
+        context: Context = (),
         *,
         tools: Mapping[str, Any] | None = None,
         delegates: Mapping[str, Any] | None = None,
@@ -650,3 +704,7 @@ def _as_it_is(text: Any) -> Any:
     if isinstance(text, str) and _MARK in text:
         raise TypeError("an f-string of references is a value of a parameter: here no text is read")
     return text
+
+
+Submitted = Draft | Context
+"""What `submit` takes first: a draft, a document, or the context."""

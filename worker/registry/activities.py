@@ -264,6 +264,10 @@ class Registry:
         self.models: MutableMapping[str, RegisteredModel] = {}
         self.stand_ins: MutableMapping[str | None, str] = {}
         """The model that is asked in the place of one of that name; under None the one in the place of all others."""
+        self.origin = ""
+        """Where its contracts were read, such as `tools.json`; nothing where the code is here (see `contracts`)."""
+        self.missing = ""
+        """What to do about a name that is not in it, as the end of a message."""
 
     def schemas(self) -> dict[str, Mapping[str, Any]]:
         """Activity name to the schema of its tool."""

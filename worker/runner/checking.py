@@ -12,7 +12,6 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
-from functools import partial
 from posixpath import normpath
 from signal import SIGKILL, SIGPROF
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
@@ -252,7 +251,7 @@ class Checker:
             model=self._has_model,
             strict_meta=self._settings.strict_meta,
             limits=limits_of(self._settings),
-            remedy=partial(unadmitted, self._settings),
+            remedy=lambda name: unadmitted(self._settings, name) or self._registry.missing,
         )
 
     @property

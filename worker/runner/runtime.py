@@ -25,6 +25,7 @@ from typing import Any, Final, TypeVar
 from celery import Celery, bootsteps, current_app, signals
 from celery.worker import WorkController
 from celery.worker.consumer import Consumer
+from celery.worker.control import inspect_command
 
 from ...broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
 from ...protocol.engine.events import Failure
@@ -49,6 +50,7 @@ from ..process import Tokens, metrics, problems
 from ..recovery.heartbeats import HeartbeatWriter, Presence, report_interval_seconds
 from ..recovery.sidecar import LoopWatchdog, Sidecar
 from ..registry.activities import Registry, registry
+from ..registry.contracts import COMMAND, announcement
 from ..registry.models import Answer, ModelError
 from ..registry.request_definitions import digest_of_trust, operator_trust
 from ..store.connections import connect, connect_async, connect_soon
@@ -477,3 +479,9 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
                 f"began anew {STARTS_BEFORE_A_PROBLEM} times within {STARTS_COUNTED_SECONDS:g} s"
             )
         return found
+
+
+@inspect_command(name=COMMAND)  # type: ignore[untyped-decorator]  # celery has no types
+def _announce(state: Any, whole: bool = False, **_: object) -> dict[str, Any]:
+    """Say which contracts this worker has (see `registry.contracts`)."""
+    return announcement(registry.limited_to(state.app.conf.acts_settings.allow), whole=bool(whole))

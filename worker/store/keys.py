@@ -50,7 +50,8 @@ class Keys:
         (amend.lua), `loop…` (loop.lua); `trace`, the span that it was submitted under, and `delegate`, which one a
         child run is (see `run_list`); `traced`, with which end it was exported as spans (keys.lua); `given_back`,
         the entry of the call that was given back last, and `code_came`, when a worker began after that (reports.lua);
-        `deleted`, the instances that were deleted (keys.lua). Times are in ms.
+        `deleted`, the instances that were deleted (keys.lua); `contracts`, what the run was checked against where its
+        client did not have the code. Times are in ms.
         """
         return self._key("state")
 

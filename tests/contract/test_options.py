@@ -1,0 +1,131 @@
+"""Options have names: a mistake in plain Python is told as well as one in a plan; sync, async and docs agree."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acts_celery import AsyncClient, AsyncRun, Client, Draft, LocalClient, Rejected, Run, activity, local, ref
+
+DOCS = Path(__file__).parents[2] / "docs"
+SECONDS = 60
+
+
+@activity("optionsPay")
+def pay(amount: int) -> str:
+    return f"paid {amount}"
+
+
+PAID = {"calls": [{"_tool": "optionsPay", "amount": 1, "_outputPath": "†state.x"}]}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[LocalClient]:
+    with local([pay]) as running:
+        yield running
+
+
+MISTAKES: list[tuple[str, Any, str]] = [
+    ("restriction", lambda client: client.submit([], PAID, allowed=["look"]), "'allowed', did you mean 'allow'?"),
+    ("identity", lambda client: client.submit([], PAID, run_id="ours-17"), "'run_id', did you mean 'id'?"),
+    ("name", lambda client: client.submit([], PAID, nmae="x"), "did you mean 'name'?"),
+    ("list", lambda client: client.submit([], PAID, tool=["optionsPay"]), "did you mean 'tools'?"),
+    (
+        "option of a call",
+        lambda client: client.submit([], PAID, retries=3),
+        "no option 'retries'; it has allow, config",
+    ),
+    ("calls alone", lambda client: client.submit([], calls=PAID["calls"]), "no option 'calls'; it has"),
+    ("one tag", lambda client: client.submit([], PAID, tags="monday"), "tags=['monday']"),
+    ("one allowed name", lambda client: client.submit([], PAID, allow="optionsPay"), "allow=['optionsPay']"),
+    ("one instance", lambda client: client.erasable_runs("Ann"), "instances=['Ann']"),
+    ("document", lambda client: client.submit_document({"solution": PAID}, alow=[]), "did you mean 'allow'?"),
+    ("check", lambda client: client.check({"solution": PAID}, allowed=[]), "did you mean 'allow'?"),
+    ("timeout", lambda client: client.run_of("x").wait(timeout=3), "'timeout', did you mean 'timeout_seconds'?"),
+    ("follow", lambda client: client.run_of("x").follow(timeout=3), "did you mean 'timeout_seconds'?"),
+    (
+        "filter of runs",
+        lambda client: client.runs(state="failed"),
+        "runs() has no option 'state', did you mean 'status'?",
+    ),
+    ("retry", lambda client: client.run_of("x").retry(instances="Ann"), "did you mean 'instance'?"),
+    (
+        "constructor",
+        lambda _: Client(brokr="redis://localhost"),
+        "Client() has no option 'brokr', did you mean 'broker'",
+    ),
+    ("local", lambda _: local("activities.py"), "write local([activities.py])"),
+    ("function of local", lambda _: local(pay), "write local([pay])"),
+    ("draft beside a solution", lambda client: client.submit(Draft(client=client), PAID), "submit it alone"),
+]
+"""What beginners write, and what is said."""
+
+
+@pytest.mark.parametrize(("make", "said"), [one[1:] for one in MISTAKES], ids=[one[0] for one in MISTAKES])
+def test_a_mistake_in_an_option_is_refused_with_what_to_write(client: LocalClient, make: Any, said: str) -> None:
+    before = len(list(client.runs()))
+    with pytest.raises(TypeError, match=re.escape(said)) as refused:
+        make(client)
+    assert len(str(refused.value).splitlines()) == 1
+    assert len(list(client.runs())) == before, "nothing was submitted"
+
+
+def test_the_same_mistakes_are_refused_where_methods_are_awaited(client: LocalClient) -> None:
+    async def awaited() -> None:
+        async with AsyncClient(client.settings) as other:
+            for make in (
+                lambda: other.submit([], PAID, allowed=["look"]),  # type: ignore[call-arg]  # the mistake
+                lambda: other.check({"solution": PAID}, allowed=["look"]),  # type: ignore[call-arg]  # the mistake
+            ):
+                with pytest.raises(TypeError, match="did you mean 'allow'"):
+                    await make()
+
+    asyncio.run(awaited())
+
+
+def test_a_draft_a_document_and_a_context_with_a_solution_are_submitted_alike(client: LocalClient) -> None:
+    draft = Draft(client=client)
+    draft.call(pay, amount=1) >> ref.state.x
+    document = {"solution": PAID}
+    calls = [{"type": "state", "y": 1}, *PAID["calls"]]
+    for submitted in ((draft,), (document,), ([], PAID), (calls,), (PAID["calls"][0],)):
+        result = client.submit(*submitted).result(timeout_seconds=SECONDS)  # type: ignore[arg-type]
+        assert result.value("†state.x") == "paid 1"
+    assert client.check(draft).waves == client.check(document).waves == ((0,),)
+    assert client.submit_document(draft, name="drafted").result(timeout_seconds=SECONDS).status == "completed"
+
+
+def test_a_message_alone_is_still_a_context(client: LocalClient) -> None:
+    with pytest.raises(Rejected, match="solution"):
+        client.submit({"type": "input", "x": 1})
+
+
+def test_a_function_as_the_tool_of_a_document_says_what_to_write(client: LocalClient) -> None:
+    with pytest.raises(Rejected, match="write the name of the tool"):
+        client.submit([], {"calls": [{"_tool": pay, "amount": 1}]})
+
+
+def test_methods_have_the_same_options_awaited_or_not() -> None:
+    for plain, awaited in ((Client, AsyncClient), (Run, AsyncRun)):
+        for name, _ in inspect.getmembers(awaited, inspect.isfunction):
+            if name.startswith("_") or not hasattr(plain, name) or name == "run_of":
+                continue
+            ours, theirs = (inspect.signature(getattr(cls, name)).parameters for cls in (plain, awaited))
+            assert list(ours) == list(theirs), name
+            assert [one.default for one in ours.values()] == [one.default for one in theirs.values()], name
+    assert inspect.signature(LocalClient.submit) == inspect.signature(Client.submit)
+
+
+def test_every_option_is_written_in_the_signature_and_in_the_docs() -> None:
+    page = (DOCS / "python.md").read_text(encoding="utf-8")
+    for name in ("submit", "submit_document"):
+        parameters = inspect.signature(getattr(Client, name)).parameters
+        assert not any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+        (line, *_) = re.findall(rf"^- `\.{name}\((.*?)\) -> Run`", page, re.MULTILINE)
+        assert [one.split("=")[0].strip() for one in line.split(",") if one.strip() != "*"] == [*parameters][1:]
