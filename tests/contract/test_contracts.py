@@ -52,7 +52,13 @@ class Site:
         """Run Python with these arguments, in the folder."""
         command = [sys.executable, *arguments]
         return subprocess.run(
-            command, env=self.environment, cwd=self.folder, capture_output=True, text=True, check=False, timeout=SECONDS
+            command,
+            env=self.environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=5 * SECONDS,
         )
 
 

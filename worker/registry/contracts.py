@@ -135,9 +135,10 @@ class Announced:
 
 def ask_workers(control: Any, connection: Any) -> Announced:
     """Ask the workers for their contracts, by Celery's `control` and a connection. Raises what the broker raises."""
-    answers = _asked(control, connection, timeout=limits.CONTRACTS_ANSWER_SECONDS)
+    quick, slow = limits.CONTRACTS_ANSWER_SECONDS, limits.CONTRACTS_WHOLE_SECONDS
+    answers = _asked(control, connection, timeout=quick) or _asked(control, connection, timeout=slow, limit=1)
     if not answers:
-        return Announced(problems=[_NOBODY.format(limits.CONTRACTS_ANSWER_SECONDS)])
+        return Announced(problems=[_NOBODY.format(quick + slow)])
     problems = [_OLDER.format(worker) for worker, said in answers.items() if "digest" not in said]
     of_digest = defaultdict[str, list[str]](list)
     for worker, said in answers.items():
