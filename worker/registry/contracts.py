@@ -89,7 +89,7 @@ def read_contracts_file(path: str | PathLike[str]) -> Registry:
 
 def _activity(name: str, said: Mapping[str, Any]) -> Activity:
     schema, queue = said["schema"], said["queue"]
-    if not isinstance(name, str) or not isinstance(schema, dict) or not isinstance(queue, str | None):
+    if not isinstance(schema, dict) or not isinstance(queue, str | None):
         raise ValueError(f"{name}: no contract of an activity")
     made = Activity(
         name,
@@ -165,8 +165,8 @@ def ask_workers(control: Any, connection: Any) -> Announced:
             problems.append(str(error))
     known = _together(read)
     known.origin = f"workers: {some_of(sorted(name for names, _ in read for name in names), limits.MOST_NAMED)}"
-    workers = {worker: digest for digest, names in of_digest.items() for worker in names}
-    return Announced(known, workers, [*problems, *_differences(read)])
+    digests = {worker: digest for digest, names in of_digest.items() for worker in names}
+    return Announced(known, digests, [*problems, *_differences(read)])
 
 
 _NOBODY: Final = (
