@@ -31,6 +31,8 @@ def client() -> Iterator[LocalClient]:
         yield running
 
 
+OTHER: dict[str, Any] = {"brokr": {"brokr": "redis://localhost"}}
+FUNCTION: Any = pay
 MISTAKES: list[tuple[str, Any, str]] = [
     ("restriction", lambda client: client.submit([], PAID, allowed=["look"]), "'allowed', did you mean 'allow'?"),
     ("identity", lambda client: client.submit([], PAID, run_id="ours-17"), "'run_id', did you mean 'id'?"),
@@ -57,11 +59,11 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("retry", lambda client: client.run_of("x").retry(instances="Ann"), "did you mean 'instance'?"),
     (
         "constructor",
-        lambda _: Client(brokr="redis://localhost"),
+        lambda _: Client(**OTHER["brokr"]),
         "Client() has no option 'brokr', did you mean 'broker'",
     ),
     ("local", lambda _: local("activities.py"), "write local([activities.py])"),
-    ("function of local", lambda _: local(pay), "write local([pay])"),
+    ("function of local", lambda _: local(FUNCTION), "write local([pay])"),
     ("draft beside a solution", lambda client: client.submit(Draft(client=client), PAID), "submit it alone"),
 ]
 """What beginners write, and what is said."""
@@ -78,13 +80,11 @@ def test_a_mistake_in_an_option_is_refused_with_what_to_write(client: LocalClien
 
 def test_the_same_mistakes_are_refused_where_methods_are_awaited(client: LocalClient) -> None:
     async def awaited() -> None:
-        async with AsyncClient(client.settings) as other:
-            for make in (
-                lambda: other.submit([], PAID, allowed=["look"]),  # type: ignore[call-arg]  # the mistake
-                lambda: other.check({"solution": PAID}, allowed=["look"]),  # type: ignore[call-arg]  # the mistake
-            ):
+        async with AsyncClient(client.settings) as careful:
+            other: Any = careful
+            for refused in (other.submit, other.check):
                 with pytest.raises(TypeError, match="did you mean 'allow'"):
-                    await make()
+                    await refused({"solution": PAID}, allowed=["look"])
 
     asyncio.run(awaited())
 
@@ -94,8 +94,9 @@ def test_a_draft_a_document_and_a_context_with_a_solution_are_submitted_alike(cl
     draft.call(pay, amount=1) >> ref.state.x
     document = {"solution": PAID}
     calls = [{"type": "state", "y": 1}, *PAID["calls"]]
-    for submitted in ((draft,), (document,), ([], PAID), (calls,), (PAID["calls"][0],)):
-        result = client.submit(*submitted).result(timeout_seconds=SECONDS)  # type: ignore[arg-type]
+    ways: list[tuple[Any, ...]] = [(draft,), (document,), ([], PAID), (calls,), (PAID["calls"][0],)]
+    for submitted in ways:
+        result = client.submit(*submitted).result(timeout_seconds=SECONDS)
         assert result.value("†state.x") == "paid 1"
     assert client.check(draft).waves == client.check(document).waves == ((0,),)
     assert client.submit_document(draft, name="drafted").result(timeout_seconds=SECONDS).status == "completed"

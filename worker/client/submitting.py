@@ -478,10 +478,12 @@ def _careful(method: Callable[..., Any], called: str) -> Callable[..., Any]:
 
 def _written_out(signature: inspect.Signature) -> inspect.Signature:
     """The signature with the options of a bundle, those of a label last."""
-    *parameters, last = [*signature.parameters.values()] or [None]
+    parameters = [*signature.parameters.values()]
     bundles = {f"Unpack[{bundle.__name__}]": bundle for bundle in (SubmissionOptions, OtherOptions)}
-    if last is None or (bundle := bundles.get(str(last.annotation))) is None:
+    bundle = bundles.get(str(parameters[-1].annotation)) if parameters else None
+    if bundle is None:
         return signature
+    last = parameters.pop()
     for name, kind in sorted(bundle.__annotations__.items(), key=lambda one: one[0] in LabelOptions.__annotations__):
         annotation, default = getattr(kind, "__forward_arg__", kind), () if name == "tags" else None
         parameters.append(inspect.Parameter(name, last.KEYWORD_ONLY, default=default, annotation=annotation))
