@@ -33,6 +33,7 @@ COMMANDS: Final = {
         "run submit check status show log explain pause resume cancel amend say send held approve answer reject wait "
         "retry fork export import runs delete dead prompt eval ui worker metrics health doctor"
     ),
+    "contract/test_contracts": "contracts",
     "mcp/test_tools_of_servers": "mcp",
     "worker/test_r4_12_moments": "move",
     "worker/test_traces": "trace traces",

@@ -272,8 +272,9 @@ def test_a_method_takes_the_same_in_both_and_is_awaited(plain: type, twin: type,
 
 
 def test_what_is_submitted_one_part_at_a_time_and_as_a_document_takes_the_same_options() -> None:
-    options = [inspect.signature(one).parameters["options"] for one in (Client.submit, Client.submit_document)]
-    assert options[0] == options[1]
+    parts, document = ([*inspect.signature(one).parameters.values()] for one in (Client.submit, Client.submit_document))
+    assert parts[3:] == document[2:]
+    assert not any(option.kind is option.VAR_KEYWORD for option in document)
 
 
 # A run as one file: written, read without a server, read back elsewhere, and forked there (SPEC R11.5).

@@ -9,7 +9,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import wraps
@@ -459,21 +459,40 @@ def _careful(method: Callable[..., Any], called: str) -> Callable[..., Any]:
     known = {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
     several = {one.name: place for place, one in enumerate(parameters) if _TEXTS in str(one.annotation)}
-    if takes_any and not several:
-        return method
 
-    @wraps(method)
-    def careful(*given: Any, **named: Any) -> Any:
+    def require(given: Sequence[Any], named: Mapping[str, Any]) -> None:
         if not (takes_any or named.keys() <= known):
             raise TypeError(_no_option(called, next(name for name in named if name not in known), known - {"self"}))
         for name, place in several.items():
             value = named.get(name, given[place] if place < len(given) else None)
             if isinstance(value, str | bytes):
                 raise TypeError(f"{called}() takes several texts as {name!r}: write {name}=[{value!r}]")
-        return method(*given, **named)
 
-    careful.__signature__ = signature  # type: ignore[attr-defined]  # asked for by `inspect`
-    return careful
+    # A coroutine function and an asynchronous generator function stay what they are for `inspect`.
+    careful: Callable[..., Any]
+    if inspect.iscoroutinefunction(method):
+
+        async def careful(*given: Any, **named: Any) -> Any:
+            require(given, named)
+            return await method(*given, **named)
+
+    elif inspect.isasyncgenfunction(method):
+
+        async def careful(*given: Any, **named: Any) -> Any:
+            require(given, named)
+            async with aclosing(method(*given, **named)) as values:
+                async for value in values:
+                    yield value
+
+    else:
+
+        def careful(*given: Any, **named: Any) -> Any:
+            require(given, named)
+            return method(*given, **named)
+
+    shown = wraps(method)(careful)
+    shown.__signature__ = signature  # type: ignore[attr-defined]  # asked for by `inspect`
+    return shown
 
 
 def _written_out(signature: inspect.Signature) -> inspect.Signature:

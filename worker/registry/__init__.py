@@ -1,6 +1,7 @@
 """The code that a worker knows: activities, delegates, MCP tools.
 
 `activities`           registering functions
+`contracts`            what workers announce of it, for clients without it
 `loading`              importing the modules that register
 `signatures`           the schema of a function's parameters
 `request_definitions`  delegates in JSON files
