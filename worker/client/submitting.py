@@ -220,7 +220,7 @@ def whole(value: Any) -> Any:
 
 
 def _is_whole(context: Submitted) -> bool:
-    """Whether it is a document and no message, or a list that has calls beside messages."""
+    """Tell a document from a message, and a list of messages from one that has calls beside messages."""
     if isinstance(context, Mapping):
         return not context.keys() & {"type", "role"}
     return isinstance(context, list | tuple) and any(isinstance(each, Mapping) and "_tool" in each for each in context)
