@@ -32,7 +32,8 @@ class Records:
         """Read the file that the workers write to."""
         if not path.exists():
             return cls(())
-        return cls([_note(line) for line in path.read_text("utf-8").splitlines()])
+        whole = path.read_text("utf-8").rpartition("\n")[0]  # the last line may still be being written
+        return cls([_note(line) for line in whole.splitlines()])
 
     @cached_property
     def begun(self) -> Counter[str]:
