@@ -303,7 +303,7 @@ class Loop:
     @property
     def cost(self) -> Cost:
         """Cost of the ticks, and of the models that their calls have asked."""
-        return sum((tick.cost for tick in self.ticks), self._delegated)
+        return Cost.total((self._delegated, *(tick.cost for tick in self.ticks)))
 
     @property
     def open_cost(self) -> Cost:
@@ -318,7 +318,7 @@ class Loop:
     @property
     def own_cost(self) -> Cost:
         """Cost of the loop's own requests."""
-        return sum((tick.cost for tick in self.ticks), _FREE)
+        return Cost.total(tick.cost for tick in self.ticks)
 
     @property
     def known(self) -> int | None:

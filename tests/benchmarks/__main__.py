@@ -1,4 +1,4 @@
-"""What acts-celery costs: `make bench` or `python -m tests.benchmarks [engine|core|hostile|trust|waits]`.
+"""What acts-celery costs: `make bench` or `python -m tests.benchmarks [engine|core|hostile|trust|waits|conversation]`.
 
 `engine`, the default, holds it against other systems and against its goals: see docs/performance.md. `core` measures
 how the cost of the pure core grows: see `tests.benchmarks.core`. `hostile` measures what a small run waits beside one
@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from tests.benchmarks import core, engine, hostile, report, trust, waits
+from tests.benchmarks import conversation, core, engine, hostile, report, trust, waits
 from tests.benchmarks.contests import Bench
 
 _INTERRUPTED: Final = 130
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument(
         "part",
         nargs="?",
-        choices=("engine", "core", "hostile", "trust", "waits"),
+        choices=("engine", "core", "hostile", "trust", "waits", "conversation"),
         default="engine",
         help="what to measure",
     )
@@ -47,6 +47,8 @@ def main() -> None:
         print(*trust.measure(arguments.rounds or 30), sep="\n")
     elif arguments.part == "waits":
         print(*waits.measure(arguments.rounds or 1), sep="\n")
+    elif arguments.part == "conversation":
+        print(*conversation.measure(arguments.rounds or conversation.TICKS), sep="\n")
     elif unknown := set(arguments.only) - set(engine.NAMES):
         parser.error(f"no row {', '.join(sorted(unknown))}: choose of {', '.join(engine.NAMES)}")
     else:

@@ -79,10 +79,13 @@ class Member:
     def keep_lock(self) -> bool:
         """Have the process keep its interpreter's lock for some time, if it takes tasks. Says whether it will."""
         with self._lock:
-            is_there = self._present.ready.is_set() and self._present.process.poll() is None
-            if is_there:
+            if not self._present.ready.is_set() or self._present.process.poll() is not None:
+                return False
+            try:
                 os.kill(self.group, KEEP_LOCK)
-        return is_there
+            except ProcessLookupError:  # another storm has just killed it
+                return False
+        return True
 
     def stop(self) -> None:
         """End for good, at once; returns when nothing is left."""

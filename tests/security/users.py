@@ -25,7 +25,7 @@ def users_file(folder: Path) -> Path:
     text = USERS.read_text(encoding="utf-8")
     names = re.findall(r"\$\{(\w+)_SHA256\}", text)
     filled = Template(text).substitute({f"{name}_SHA256": hashlib.sha256(name.encode()).hexdigest() for name in names})
-    with_queues = re.sub(r"(\S*)~background(\S*)", r"\1~background\2 \1~lathe\2 \1~far\2", filled)
+    with_queues = re.sub(r"(\S*)~background(\S*)", r"\1~background\2 \1~lathe\2 \1~far\2 \1~hog\2", filled)
     path = folder / "users.acl"
     path.write_text(f"{with_queues}user admin on nopass ~* &* +@all\n", encoding="utf-8")
     return path

@@ -192,7 +192,7 @@ class World:
         if task.task == DELIVER:
             await scheduler.deliver(unpack_delivery(task.body, limits))
         elif task.task == EXECUTE_DELEGATE:
-            call = unpack_delegate_call(task.body, limits)
+            call = await self._read(scheduler, task)
             index = call.attempt.id.index
             assert index not in self.answered(), "it is asked again though the answer is in the log"
             self.asked[index] += 1
@@ -202,6 +202,15 @@ class World:
         else:
             lane = unpack_lane_call(task.body, limits)
             await scheduler.drive(lane.run, lane.instance, was_lost=lane.was_lost)
+
+    async def _read(self, scheduler: Scheduler, task: TaskMessage) -> DelegateCall:
+        """The call of a model, with the request that its message names."""
+        call = unpack_delegate_call(task.body, limits_of(self.settings))
+        assert call.asked
+        assert not call.context, "a conversation does not cross the broker with each tick"
+        found = await scheduler.with_request(call)
+        assert found is not None
+        return found
 
     def _scheduler(self, redis: Any) -> Scheduler:
         settings = self.settings
@@ -342,7 +351,7 @@ class StreamingWorld(World):
         if task.task != "acts.execute_delegate":
             await super()._do(scheduler, task)
             return
-        call: DelegateCall = unpack_delegate_call(task.body, limits_of(self.settings))
+        call = await self._read(scheduler, task)
         tick = call.attempt.id.index
         assert tick not in self.answered(), "it is asked again though the answer is in the log"
         assert self.redis.hget(self.keys.state, "loop") == f"asked:{tick}".encode(), "calls of its answer run already"
@@ -601,16 +610,15 @@ class NativeWorld(World):
         super().__init__(server, seed, deaths=deaths, disturbs=disturbs)
         self.sent: dict[int, list[dict[str, Any]]] = {}
 
-    async def _do(self, scheduler: Scheduler, task: TaskMessage) -> None:
-        if task.task == EXECUTE_DELEGATE:
-            call = unpack_delegate_call(task.body, limits_of(self.settings))
-            messages, tick = [dict(message) for message in call.context], call.attempt.id.index
-            OpenAIWire.verify({"messages": messages})
-            assert call.config["wire"] == "tools"
-            assert self.sent.setdefault(tick, messages) == messages, "it is asked again with other words"
-            before = self.sent.get(tick - 1, [])
-            assert messages[: len(before)] == before
-        await super()._do(scheduler, task)
+    async def _read(self, scheduler: Scheduler, task: TaskMessage) -> DelegateCall:
+        call = await super()._read(scheduler, task)
+        messages, tick = [dict(message) for message in call.context], call.attempt.id.index
+        OpenAIWire.verify({"messages": messages})
+        assert call.config["wire"] == "tools"
+        assert self.sent.setdefault(tick, messages) == messages, "it is asked again with other words"
+        before = self.sent.get(tick - 1, [])
+        assert messages[: len(before)] == before
+        return call
 
 
 @pytest.mark.parametrize("seed", few(range(12), 2))

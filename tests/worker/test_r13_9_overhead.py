@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
+from tests.benchmarks import conversation
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings
 
-pytestmark = pytest.mark.nightly
 MOST_MS = 25
 TICKS = 30
+MOST_TIMES = 10
 
 
+def test_r13_9_what_crosses_redis_grows_with_what_is_new_and_not_with_the_conversation(tmp_path: Path) -> None:
+    with EmbeddedServer() as server:
+        found = conversation.hold(server, tmp_path, ticks=100)
+    assert found.sent + found.received < MOST_TIMES * found.said
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_r13_9_a_worker_that_cannot_read_the_log_is_sent_the_whole_request(
+    server: EmbeddedServer, meeting: Meeting, tmp_path: Path, *, is_apart: bool
+) -> None:
+    loops = Backend(loop_settings(server, f"apart-{is_apart}"), meeting, tmp_path)
+    names = loops.settings.queue_instances, loops.settings.queue_delegates
+    with loops.worker("-Q", names[0] if is_apart else ",".join(names)), loops.worker("-Q", names[1]):
+        asked = Asked(loops, *(answer(add(tick)) for tick in range(3)), answer(output="†state.s2"), config={"ticks": 9})
+        assert asked.result().output == 3
+    (first, *others) = [request["messages"] for request in asked.requests]
+    assert all(after[: len(before)] == before for before, after in pairwise([first, *others]))
+    assert len(others[-1]) > len(first)
+
+
+def add(tick: int) -> dict[str, object]:
+    """A call that adds one."""
+    return {"_tool": "add", "a": tick, "b": 1, "_outputPath": f"†state.s{tick}"}
+
+
+@pytest.mark.nightly
 def test_r13_9_a_tick_costs_less_than_twenty_five_milliseconds_beside_its_model(
     server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     loops = Backend(loop_settings(server, "overhead"), meeting, tmp_path_factory.mktemp("overhead"))
-    calls = [{"_tool": "add", "a": tick, "b": 1, "_outputPath": f"†state.s{tick}"} for tick in range(TICKS)]
+    calls = [*map(add, range(TICKS))]
     with loops.worker():
         best = min(_tick_ms(loops, calls) for _ in range(5))
     assert best < MOST_MS, f"a tick takes {best:.0f} ms"

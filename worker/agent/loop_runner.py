@@ -19,13 +19,12 @@ from ...protocol.engine.costs import Estimate
 from ...protocol.engine.events import Failure, Success
 from ...protocol.engine.loop import LoopEnded, RequestRecorded, Stage
 from ...protocol.limits import size_of
-from ...protocol.messages import digests
 from ...protocol.requests import Request
 from ...protocol.state.scopes import TooLarge
 from .. import limits
 from ..backoff import Backoff
 from ..broker.attempts import Attempt, CallId, Result, Retry
-from ..broker.messages import WRITTEN, Delivery, TaskMessage, tick_answer
+from ..broker.messages import NOT_READ, WRITTEN, Delivery, tick_answer
 from ..registry.models import KnownModels, Unreachable, picture_fields
 from ..runner.starting import waits
 from ..runner.step import Mailbox, WorkerContext
@@ -33,7 +32,7 @@ from ..store.commits import Claim, Rest
 from ..store.entries import LoopStep
 from ..store.keys import ENDED_STATUSES, LOOP
 from ..store.loop_view import LoopView
-from ..store.run_list import FileGone, Parent, child_result, filled
+from ..store.run_list import FileGone, Parent, child_result
 from .loop_log import Answers, LoopBudget, LoopLog
 from .ticks import (
     PicturesUnknown,
@@ -72,6 +71,8 @@ class LoopRunner:
         """Whether to claim the request, unless it is at work."""
         self._sent: tuple[int, int] | None = None
         """The request and the attempt that were sent last: a runner that claims again gets its own claim."""
+        self._whole: tuple[int, int] | None = None
+        """The request and the attempt that were sent with all messages."""
         self._refusals = 0
 
     @property
@@ -86,6 +87,11 @@ class LoopRunner:
     def look_again(self) -> None:
         """Read the log again: a task says that there is something new."""
         self._mailbox.look_again()
+
+    @property
+    def view(self) -> LoopView:
+        """The loop as this runner has read it."""
+        return self._view
 
     def stop(self) -> None:
         """Leave the loop: the run was cancelled."""
@@ -208,12 +214,8 @@ class LoopRunner:
         if (limit := view.limits.request_limit(view.loop, view.loop.tick.estimate, attempt.losses)) is not None:
             return await self._fail(limit, attempt.losses)
         if (shortfall := await self._budget.reserve(attempt.losses)) is None:
-            try:
-                messages = filled(view.asked, await self._services.log.files(view.run, digests(view.asked)))
-            except FileGone as error:
-                return await self._fail(str(error))
-            await self._services.publish([self._request(view.tokens.given(attempt), messages)])
-        elif waits(shortfall, failures, settings):
+            return await self._send(attempt)
+        if waits(shortfall, failures, settings):
             await self._rest(attempt, limits.STARTING_WAIT_SECONDS)
         else:
             await self._fail(shortfall.text, attempt.losses)
@@ -266,6 +268,11 @@ class LoopRunner:
         elif isinstance(result, Retry):
             await self._rest(attempt, result.delay_seconds)
             self._results.pop(0)
+        elif result.type == NOT_READ and (attempt.id.index, attempt.number) != self._whole:
+            self._results.pop(0)
+            self._services.remote.sends_whole_requests = True
+            plain = Attempt(attempt.id, attempt.number, attempt.failures, attempt.is_repeated, trace=self._view.trace)
+            await self._send(plain)
         else:
             lost = attempt.losses + (result.type == Unreachable.__name__)  # it may have answered, and was not heard
             await self._fail(f"{result.type}: {result.message}", lost)
@@ -286,14 +293,26 @@ class LoopRunner:
     def _asks(self) -> Request:
         return request_of(self._view, self._services.checker)
 
-    def _request(self, attempt: Attempt, messages: Sequence[Mapping[str, Any]]) -> TaskMessage:
+    async def _send(self, attempt: Attempt) -> bool:
+        """Send the request to whoever asks the model, who reads the messages in the log: so a conversation crosses the
+        broker once, and not with each tick. Where workers that ask models cannot read the log, they are sent along.
+        """
         view, config = self._view, config_of(self._view, self._asks)
         if (most := view.limits.seconds) is not None:
             left = max(most - self._log.ran_seconds, 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)
-        streams = not self._asks.is_lazy or self._asks.may_be_text
-        about: dict[str, Any] = {"streams": streams, "provider_data": view.provider_data}
-        return self._services.remote.request(attempt, messages, view.schema, config, **about)
+        about: dict[str, Any] = {"streams": not self._asks.is_lazy or self._asks.may_be_text, "asked": view.digest}
+        messages, schema = list[Mapping[str, Any]](), None
+        if self._services.remote.sends_whole_requests:
+            try:
+                messages, schema = await view.read_request(self._services.log), view.schema
+            except FileGone as error:
+                return await self._fail(str(error))
+            about |= {"asked": "", "provider_data": view.provider_data}
+            self._whole = attempt.id.index, attempt.number
+        given = view.tokens.given(attempt)
+        await self._services.publish([self._services.remote.request(given, messages, schema, config, **about)])
+        return True
 
     async def _rest(self, attempt: Attempt, delay_seconds: float) -> None:
         """Put the request off."""

@@ -416,9 +416,8 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Reque
     if models.see_pictures(config.get("model")):
         added += _pictures(view, request, most_bytes // 2)
     schema = view.schema if view.schema is not None else first_schema(request)
-    messages = [*view.asked, *added]
-    size = len(pack(messages)) + len(pack(schema)) + sum(map(len, view.provider_data.values()))
-    if (sent := size + sent_bytes(messages)) > most_bytes:
+    size = view.asked_bytes + len(pack(added)) + len(pack(schema)) + sum(map(len, view.provider_data.values()))
+    if (sent := size + view.asked_files_bytes + sent_bytes(added)) > most_bytes:
         raise TooLarge(f"the request would have {sent} bytes, where {most_bytes} may be sent (ACTS_LIMIT_CALL_BYTES)")
     most = view.limits.max_output_tokens
     asked = models.with_fallbacks(config.get("model"))
@@ -429,7 +428,7 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Reque
         config=config,
         estimate=estimate.tokens,
         nanodollars=estimate.nanodollars,
-        digest=hashlib.sha256(pack([messages, schema, config])).hexdigest(),
+        digest=hashlib.sha256(pack([view.digest, added, schema, config])).hexdigest(),
         schema=schema if schema != view.schema else None,
         repeats=repeats,
     )

@@ -1,7 +1,8 @@
 """Remote calls, their results, and reports: what travels between processes as the argument of a task, in msgpack bytes.
 
 A remote call's message carries everything that is needed to run it - resolved parameters and the scoped snapshot
-(SPEC R8.4) - so that the worker that does needs no access to the log.
+(SPEC R8.4) - so that the worker that does needs no access to the log. Only the request of a loop's tick is named in its
+message, since it grows with each tick; workers that cannot read the log are sent the whole request.
 
 Any client of the broker can write messages. So nothing is taken for granted here: size and shape (`packing`), then for
 a result, which goes into the log, that it holds JSON values of a bounded depth.
@@ -257,8 +258,12 @@ class DelegateCall:
     """What providers have said beside the answers of a loop's earlier ticks, by tick."""
     definition: str = ""
     """The name of the definition by which a model solves it: the operator of the process that asks may limit it."""
+    asked: str = ""
+    """The digest of the request of a tick that is not in the message: who may read the log has it from there."""
 
 
+NOT_READ: Final = "RequestNotRead"
+"""The type of the failure of a worker that has no access to the log and needs the whole request in the message."""
 WRITTEN: Final = "written"
 """The key of an answer's text that is not whole yet, in the result of a tick's request."""
 

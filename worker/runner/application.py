@@ -208,7 +208,7 @@ async def deliver(runtime: Runtime, delivery: Delivery) -> None:
 async def execute_delegate(runtime: Runtime, message: DelegateCall) -> None:
     """Run one delegate on its snapshot of the context."""
     carry = _carry_out if message.awaited else _try
-    await carry(runtime, message, runtime.remote.delegate)
+    await carry(runtime, message, runtime.delegate)
 
 
 async def execute_activity(runtime: Runtime, message: ActivityCall) -> None:

@@ -88,6 +88,8 @@ class Remote:
         self._settings = settings
         self._registry = registry
         self._models = KnownModels(settings, registry)
+        self.sends_whole_requests = False
+        """Whether a worker that asks models has said that it cannot read the log."""
 
     def leaves(self, call: Call) -> bool:
         """Whether the call goes to a task of its own."""
@@ -206,13 +208,10 @@ class Remote:
         messages: Sequence[Mapping[str, Any]],
         schema: Any,
         config: Mapping[str, Any],
-        *,
-        streams: bool,
-        provider_data: Mapping[str, str],
+        **about: Any,
     ) -> TaskMessage:
-        """The task that asks a model for a loop's tick (SPEC R13.9)."""
-        said: dict[str, Any] = {"streams": streams, "provider_data": provider_data}
-        body = DelegateCall(attempt, "", messages, schema, config, awaited=True, is_tick=True, **said)
+        """The task that asks a model for a loop's tick (SPEC R13.9); `about` are other fields of `DelegateCall`."""
+        body = DelegateCall(attempt, "", messages, schema, config, awaited=True, is_tick=True, **about)
         return TaskMessage(EXECUTE_DELEGATE, self._settings.queue_delegates, pack_message(body), f"{attempt.id} model")
 
     def activity_task(

@@ -78,6 +78,10 @@ class LoopDriver(Protocol):
     def next_lane(self) -> str | None:
         """The lane that goes on when this one is left, in the same task."""
 
+    @property
+    def view(self) -> LoopView:
+        """The loop as it was read."""
+
     def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
         """Hand in an answer. The receipt: whether it is in the log, or the runner failed before."""
 

@@ -31,7 +31,7 @@ from ...broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEG
 from ...protocol.engine.events import Failure
 from ..broker.attempts import Attempt, Result
 from ..broker.consumer import PublishBuffer, Publisher
-from ..broker.messages import Delivery, TaskMessage, attempt_in, delivery_task
+from ..broker.messages import NOT_READ, DelegateCall, Delivery, TaskMessage, attempt_in, delivery_task
 from ..broker.remote_control import Cancellations
 from ..broker.transport import ReportQueue
 from ..fairness import FairScheduling, Quarantine
@@ -55,6 +55,7 @@ from ..registry.models import Answer, ModelError
 from ..registry.request_definitions import digest_of_trust, operator_trust
 from ..store.connections import connect, connect_async, connect_soon
 from ..store.log import LogTerms, MessageLog
+from ..store.run_list import FileGone
 from ..store.slots import Slots
 from .calls import CANCELLED_ITSELF, Threads
 from .checking import Checker, Validator
@@ -214,6 +215,18 @@ class Runtime:
         if working.cancelled():
             return None if attempt.seal in self._cancellations else CANCELLED_ITSELF
         return working.result()
+
+    async def delegate(self, call: DelegateCall) -> Result:
+        """Run a delegate's call; the request of a loop's tick is read from the log, where the call only names it."""
+        if call.asked:
+            try:
+                found = await self.scheduler.with_request(call) if self._sees_log else None
+            except FileGone as error:
+                return Failure("FileGone", str(error))
+            if found is None:
+                return Failure(NOT_READ, "the request is not in the log that this worker reads")
+            call = found
+        return await self.remote.delegate(call)
 
     async def deliver(self, delivery: Delivery) -> None:
         """Send the result of a remote call back to its lane; waits minutes for a broker that is away or full.

@@ -24,7 +24,7 @@ from celery.app.task import Context
 
 from .. import limits
 from ..backoff import Backoff
-from ..broker.messages import MESSAGE_FORMAT, RETURNED, Delivery, TaskMessage
+from ..broker.messages import MESSAGE_FORMAT, RETURNED, DelegateCall, Delivery, TaskMessage
 from ..errors import OtherFormat
 from ..logs import lane_at_work, note_trace
 from ..process import count_refusal
@@ -118,6 +118,25 @@ class Scheduler:
             if child is not None and not await self._services.log.is_answered_by(delivery.attempt.id, child):
                 return  # the sweep sends it again where the call has only not been marked yet
             await self._services.turns.take(lane[0], self._hand_over(lane, delivery))
+
+    async def with_request(self, call: DelegateCall) -> DelegateCall | None:
+        """Add to the call of a tick the request that it names; None where the log does not have that, or not as the
+        last one, and for a call without the token of its attempt. Raises `FileGone`, `RedisError`.
+        """
+        lane = call.attempt.id.run, LOOP
+        runner = await self._present(lane)
+        if isinstance(runner, LaneRunner):
+            return None
+        try:
+            view = await self._view(lane) if runner is None else runner.view
+        except RunGone:
+            return None
+        if runner is None:
+            self._left.put(lane, view, view.size)
+        if not isinstance(view, LoopView) or view.digest != call.asked or not view.tokens.admit(call.attempt):
+            return None
+        messages = await view.read_request(self._services.log)
+        return replace(call, asked="", context=messages, schema=view.schema, provider_data={**view.provider_data})
 
     async def _admits(self, delivery: Delivery, *, afresh: bool = False) -> bool:
         """Whether a result comes from the worker that was given the attempt, in the run that has its id now. What is

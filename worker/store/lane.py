@@ -184,6 +184,8 @@ class RunView:
         """What was read of the run: the global lane, and what lanes share."""
         self.size = 0
         """The bytes of the definition, of the entries and of the files."""
+        self.entries: list[Entry] = []
+        """The global lane's entries, of a loop: each tick opens that lane again, which is not read again."""
         self.files: Mapping[str, bytes] = {}
         """What its messages show, by the digests."""
         self.born = ""
@@ -228,6 +230,11 @@ class RunView:
     def definition(self) -> StoredPlan:
         """The definition, as amended."""
         return self.state.definition
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether a model is asked again and again what the run does next."""
+        return self.definition.request is not None
 
     @property
     def fold(self) -> Fold:
@@ -283,6 +290,8 @@ class RunView:
                 continue
             self.size += entry.size
             self.state.apply(entry)
+            if self.is_loop:
+                self.entries.append(entry)
             if entry.record is not None:
                 self._work.clear()
 
@@ -355,11 +364,15 @@ class LaneView:
         # were undone, after the view nothing was counted then.
         counted = id_key(run.seen)
         unsettled = await log.unsettled(run.run) if has_gathers else None
+        is_kept = instance is None and run.is_loop
         if opened is None or has_gathers:
-            opened = await log.open(run.run, instance)
+            opened = await log.open(run.run, instance, after=run.seen if is_kept else "0-0")
         entries = run.entries_of(opened)
+        if is_kept:
+            run.feed(entries)
+            entries = list(run.entries)
         laid_out = [id_key(entry.id) for entry in entries[1:] if entry.replaces_plan]
-        if laid_out or run.definition.request is not None:  # what ticks have brought may be newer than the view
+        if laid_out or run.is_loop:  # what ticks have brought may be newer than the view
             await run.catch_up(log)
             if instance is None and run.has_gathers and (not has_gathers or max(laid_out, default=counted) > counted):
                 return await cls.open(log, run, instance)

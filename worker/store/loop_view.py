@@ -17,6 +17,7 @@ from ...protocol.calls.meta_properties import RECORDS
 from ...protocol.engine.events import Status
 from ...protocol.engine.loop import Answered, Loop, LoopLimits, PartCame, Planned, RequestRecorded, Stage, Tick
 from ...protocol.engine.outcomes import holds_references
+from ...protocol.messages import digests, sent_bytes
 from ...protocol.plan.additions import SoFar
 from ...protocol.requests import Request
 from ...protocol.requests.data_blocks import shown_error_type
@@ -32,7 +33,7 @@ from .entries import Entry, moment_ms
 from .keys import ENDED_STATUSES
 from .lane import RunGone
 from .log import MessageLog
-from .run_list import Parent
+from .run_list import Parent, filled
 from .state import RunState
 
 _WITHDRAWN: Final = {"type": "withdrawn"}
@@ -79,6 +80,12 @@ class LoopView:
         """The last entry of the loop's lane."""
         self.asked: list[Mapping[str, str]] = []
         """The chat messages of the last request."""
+        self.digest = ""
+        """The digest of that request."""
+        self.asked_bytes = self.asked_files_bytes = 0
+        """The bytes of its messages, packed, and what their files add when they are sent."""
+        self.files = set[str]()
+        """The digests of the files that they show."""
         self.wire: str | None = None
         """How the first request was put, `json` or `tools`, and so all others (SPEC R12.6); None before it."""
         self.provider_data: dict[str, str] = {}
@@ -130,6 +137,10 @@ class LoopView:
             raise RunGone(self.run)
         self.feed(entries)
         return True
+
+    async def read_request(self, log: MessageLog) -> list[Mapping[str, Any]]:
+        """The chat messages of the last request, with their files. Raises `FileGone`."""
+        return filled(self.asked, await log.files(self.run, [*self.files])) if self.files else list(self.asked)
 
     @property
     def definition(self) -> StoredPlan:
@@ -278,7 +289,11 @@ class LoopView:
             if isinstance(event, RequestRecorded):
                 self.rendered = len(self.messages)
                 self.schema = event.schema if event.schema is not None else self.schema
-                self.asked = [*self.asked, *event.messages]
+                self.asked += event.messages
+                self.digest = event.digest
+                self.asked_bytes += len(pack([*event.messages]))
+                self.asked_files_bytes += sent_bytes(event.messages)
+                self.files |= {*digests(event.messages)}
                 self.wire = event.config.get("wire", JSON)
                 self.ended.clear()
             elif isinstance(event, PartCame) and self.loop.stage is not Stage.OPEN:

@@ -479,7 +479,7 @@ class RunList:
 
 # The files of a run, by their digests, and the messages that show them.
 #
-# A request in the log names its files; the task that is published has them, so who asks the model needs no log.
+# A request in the log names its files. They are put in where the model is asked, or before, if that worker has no log.
 
 
 class FileGone(Exception):

@@ -1,0 +1,123 @@
+"""What a long conversation costs: `python -m tests.benchmarks conversation` (SPEC R13.9).
+
+One loop asks a model `TICKS` times, and each time a call brings `RESULT_BYTES` more. Measured are the log, what crosses
+Redis, and the worker's processor time for a tick, early and late. Nothing here is asserted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from redis import Redis
+
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.store.keys import Keys
+from tests.worker.backend import Backend, Meeting, meeting_url, settings_apart
+
+TICKS: Final = 1_000
+PROMPT_BYTES: Final = 800_000
+RESULT_BYTES: Final = 5_000
+SPAN: Final = 20
+"""Ticks of which the processor time is the median."""
+LIMITS: Final = ("run_bytes", "call_bytes", "tokens", "ticks", "loop_calls", "loop_seconds")
+CODE: Final = '''
+import json
+from acts_celery import Answer, activity, model, Usage
+
+@activity
+def page(number: int) -> str:
+    """A page of a document."""
+    return (f"{number} " * %(size)d)[:%(size)d]
+
+@model("reader")
+def reader(messages, schema, config):
+    tick = len(messages) // 2 - 1
+    call = {"_tool": "page", "number": tick, "_outputPath": f"\u2020state.p{tick}"}
+    said = {"calls": [call], "output": None} if tick < %(ticks)d else {"calls": [], "output": tick}
+    return Answer(json.dumps(said), "reader", Usage(200_000 + 1_500 * tick, 30))
+'''
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one conversation has cost."""
+
+    said: int
+    """The bytes of the prompt and of all results."""
+    log: int
+    sent: int
+    """The bytes that went to Redis, of messages and of the log."""
+    received: int
+    ms: list[float]
+    """The worker's processor time for each tick."""
+
+
+def measure(ticks: int) -> Iterator[str]:
+    """Hold one conversation of so many ticks, and say what it costs."""
+    with EmbeddedServer() as server, TemporaryDirectory() as folder:
+        found = hold(server, Path(folder), ticks)
+    early, late = median(found.ms[5 : 5 + SPAN]), median(found.ms[-SPAN:])
+    yield f"{ticks:,} ticks, {found.said / 1e6:.1f} MB said: log {found.log / found.said:.1f} times that"
+    yield f"to Redis {found.sent / found.said:.1f} times, from Redis {found.received / found.said:.1f} times"
+    yield f"processor time of a tick: {early:.0f} ms early, {late:.0f} ms late ({late / early:.1f} times)"
+
+
+def hold(server: EmbeddedServer, folder: Path, ticks: int) -> Figures:
+    """Hold one conversation on a server that nobody else uses."""
+    code = folder / "reading.py"
+    code.write_text(CODE % {"size": RESULT_BYTES, "ticks": ticks}, encoding="utf-8")
+    limits = dict.fromkeys((f"limit_{name}" for name in LIMITS), 10**9)
+    settings = settings_apart(server, "conversation", activities=(str(code),), model="reader:reader", **limits)
+    backend = Backend(settings, Meeting(meeting_url(server)), folder)
+    with backend.worker() as process:
+        run = backend.client.submit_document(
+            {
+                "context": [{"type": "text", "message": "x" * PROMPT_BYTES}],
+                "schema": {"type": "integer"},
+                "tools": {"page": {"type": "object", "properties": {"number": {"type": "integer"}}}},
+                "config": {"ticks": ticks + 1, "calls": ticks + 1, "tokens": 10**9, "seconds": 10_000},
+            }
+        )
+        keys = Keys(settings.key_prefix, run.id)
+        before, spent = _traffic(backend.redis), [_cpu(process.pid)]
+        while (stage := _stage(backend.redis, keys))[0] != "ended":
+            if stage[-1].isdecimal() and (tick := int(stage[-1])) >= len(spent):
+                spent += [_cpu(process.pid)] * (1 + tick - len(spent))
+                print(f"\r{tick:,} ticks", end="", file=sys.stderr, flush=True)
+            time.sleep(0.002)
+        sent, received = (after - at for at, after in zip(before, _traffic(backend.redis), strict=True))
+        result = run.result()
+        assert result.status == "completed", result.reason
+    log = backend.redis.memory_usage(keys.log, samples=0) or 0
+    took = [after - at for at, after in pairwise(spent)]
+    return Figures(PROMPT_BYTES + ticks * RESULT_BYTES, log, sent, received, took)
+
+
+def _stage(redis: Redis, keys: Keys) -> list[str]:
+    """What the loop is at, and the number of its tick."""
+    found: Any = redis.hget(keys.state, "loop")
+    return str((found or b"").decode()).split(":")
+
+
+def _traffic(redis: Redis) -> list[int]:
+    found: Any = redis.info("stats")
+    return [int(found[name]) for name in ("total_net_input_bytes", "total_net_output_bytes")]
+
+
+def _cpu(parent: int) -> float:
+    """The processor time of a worker and of the processes of its pool, in ms."""
+    pids = [parent, *map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii").split())]
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return 1000 * ticks / os.sysconf("SC_CLK_TCK")
