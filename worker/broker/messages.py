@@ -285,6 +285,8 @@ def pack_message(message: ActivityCall | DelegateCall) -> bytes:
         del fields["untrusted"]
     else:
         fields["untrusted"] = message.untrusted.pack()
+    if not fields.get("asked"):
+        fields.pop("asked", None)
     return pack(fields)
 
 
