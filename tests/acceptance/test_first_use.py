@@ -59,7 +59,7 @@ def shop(tmp_path: Path) -> Path:
 
 
 def test_a_plan_runs_for_each_row_and_one_summary_is_made_of_all(shop: Path) -> None:
-    (message,) = [each for each in json.loads(shown("README.md", "_gather"))["context"] if each["type"] == "plan"]
+    (message,) = [each for each in json.loads(shown("README.md", '"_gather"'))["context"] if each["type"] == "plan"]
     plan, rows = shop / "plan.json", shop / "rows.jsonl"
     plan.write_text(json.dumps({"context": [message]}), encoding="utf-8")
     rows.write_text(
@@ -71,7 +71,7 @@ def test_a_plan_runs_for_each_row_and_one_summary_is_made_of_all(shop: Path) -> 
 
 
 def test_a_plan_beside_a_solution_is_said_to_be_context(shop: Path) -> None:
-    document = json.loads(shown("README.md", "_gather"))
+    document = json.loads(shown("README.md", '"_gather"'))
     document["context"][-1]["calls"], (gather,) = [
         [call for call in document["context"][-1]["calls"] if bool(call.get("_gather")) is is_gather]
         for is_gather in (False, True)

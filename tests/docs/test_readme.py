@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from acts_celery import local
 from acts_celery.broker_config import EmbeddedServer, Settings
 from tests.acceptance import forks
 
@@ -28,7 +27,7 @@ def block(language: str, containing: str) -> str:
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     (tmp_path / "shop.py").write_text(block("python", "# shop.py"), encoding="utf-8")
-    (tmp_path / "hello.json").write_text(block("json", '"solution"'), encoding="utf-8")
+    (tmp_path / "hello.json").write_text(block("json", "_gather"), encoding="utf-8")
     return tmp_path
 
 
@@ -38,71 +37,50 @@ def acts(*arguments: str, at: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(arguments, code, stdout.decode(), stderr.decode())
 
 
-def test_the_first_example_runs_and_says_what_the_text_says(shop: Path) -> None:
+def python(program: str, *, at: Path, answers: str = "", **environment: str) -> str:
+    """What a program of the text prints."""
+    named = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment}
+    command = [sys.executable, program]
+    done = subprocess.run(
+        command, cwd=at, env=named, input=answers, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_plan_runs_for_each_row_from_python(shop: Path) -> None:
+    (shop / "hello.py").write_text(block("python", "# hello.py"), encoding="utf-8")
+    assert python("hello.py", at=shop) == "{'greeting': 'Hello Ann'} {'summary': '2 greeted: ann, bob'}"
+
+
+def test_the_plan_as_json_is_the_same_and_can_be_checked_and_run(shop: Path) -> None:
+    done = acts("check", "hello.json", "--activities", "shop.py", "--json", at=shop)
+    assert (done.returncode, json.loads(done.stdout)["waves"]) == (0, [[0], [1]]), done.stderr
     done = acts("run", "hello.json", "--activities", "shop.py", "--json", at=shop)
     assert done.returncode == 0, done.stderr
-    instances = json.loads(done.stdout)["instances"]
-    assert instances["①"]["state"] == {"verified": "Alex", "greeting": "Hello Alex"}
-    assert instances["②"]["state"] == {"greeting": "Hello Bo"}
-
-
-def test_the_first_example_can_be_checked(shop: Path) -> None:
-    done = acts("check", "hello.json", "--activities", "shop.py", "--json", at=shop)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["waves"] == [[0, 2], [1]]
-
-
-def test_the_first_example_runs_from_python(shop: Path) -> None:
-    (shop / "hello.py").write_text(block("python", "# hello.py"), encoding="utf-8")
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "hello.py"]
-    done = subprocess.run(command, cwd=shop, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout.strip()) == (0, "{'verified': 'Alex', 'greeting': 'Hello Alex'}"), done.stderr
-
-
-def test_a_plan_for_each_instance_has_one_summary(shop: Path) -> None:
-    (shop / "each.json").write_text(block("json", "_gather"), encoding="utf-8")
-    done = acts("run", "each.json", "--activities", "shop.py", "--json", at=shop)
-    assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert [data["state"]["greeting"] for data in result["instances"].values()] == ["Hello Alex", "Hello Bo"]
-    assert result["global"]["data"] == {"summary": "2 greeted: ①, ②"}
+    assert result["instances"]["ann"]["state"] == {"greeting": "Hello Ann"}
+    assert result["global"]["data"] == {"summary": "2 greeted: ann, bob"}
 
 
-@pytest.fixture
-def agent(tmp_path: Path) -> Path:
+@pytest.mark.parametrize(("says", "prints"), [("yes", "ordered 3 tea"), ("no", "nothing")])
+def test_the_agent_asks_before_it_orders(tmp_path: Path, says: str, prints: str) -> None:
     (tmp_path / "agent.py").write_text(block("python", "# agent.py"), encoding="utf-8")
-    (tmp_path / "agent.json").write_text(block("json", '"schema"'), encoding="utf-8")
-    calls = [
-        {"_tool": "price", "item": "tea", "_outputPath": "†state.tea"},
-        {"_tool": "price", "item": "coffee", "_outputPath": "†state.coffee"},
-    ]
+    calls = [{"_tool": "price", "item": item, "_outputPath": f"†state.{item}"} for item in ("tea", "coffee")]
     order = {"_tool": "order", "item": "tea", "amount": 3, "_outputPath": "†state.done"}
     said = [
+        {"when": "# Tick 1", "output": "nothing"},
         {"when": "# Tick 0", "answer": {"calls": [order], "output": "†state.done"}},
         {"answer": {"calls": calls, "output": None}},
     ]
     (tmp_path / "answers.json").write_text(json.dumps(said), encoding="utf-8")
-    return tmp_path
+    shown = python("agent.py", at=tmp_path, answers=f"{says}\n", ACTS_MODEL="scripted:answers.json")
+    assert shown == f"order {{'item': 'tea', 'amount': 3}}? {prints}"
 
 
-def test_the_second_example_is_checked_shown_and_bounded(agent: Path) -> None:
-    done = acts("check", "agent.json", "--activities", "agent.py", at=agent)
-    assert done.returncode == 0, done.stderr
-    assert "2 tools, at most 10 calls and 4 requests to models" in done.stdout
-    done = acts("prompt", "agent.json", "--activities", "agent.py", "--json", at=agent)
-    assert "Order three" in json.loads(done.stdout)["messages"][-1]["content"]
-
-
-def test_the_second_example_asks_before_it_orders(agent: Path) -> None:
-    with local([agent / "agent.py"], model=f"scripted:{agent / 'answers.json'}") as client:
-        run = client.submit_document(json.loads((agent / "agent.json").read_text(encoding="utf-8")))
-        for event in run.follow(timeout_seconds=60):
-            if event.kind == "held":
-                (held,) = run.held()
-                assert (held["tool"], held["parameters"]) == ("order", {"item": "tea", "amount": 3})
-                run.approve(held["call"])
-        assert run.result().output == "ordered 3 tea"
+def test_no_character_that_cannot_be_typed_comes_before_it_is_explained() -> None:
+    before, _, _ = README.partition("## What a plan looks like")
+    assert before.isascii()
 
 
 def test_every_command_named_in_the_text_exists(tmp_path: Path) -> None:
