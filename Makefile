@@ -26,12 +26,17 @@ help:    ## list what can be made
 
 setup: $(VENV)/.installed ## make .venv with the project and its tools in it
 
-$(VENV)/.installed: pyproject.toml
-	$(PYTHON) -m venv --clear $(VENV)
+$(VENV)/.installed: $(VENV)/.ready
 	$(BIN)/python -m pip install -q --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-run: setup ## run the main job on a real example; ARGS="my.json --activities my.py": on yours
+# What `make run` takes: the project without the tools of its developers.
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --editable .
+	@touch $@
+
+run: $(VENV)/.ready ## run the main job on a real example; ARGS="my.json --activities my.py": on yours
 	$(if $(ARGS),,$(BIN)/acts check $(EXAMPLE))
 	$(BIN)/acts run $(or $(ARGS),$(EXAMPLE) --limit 1)
 

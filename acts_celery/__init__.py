@@ -239,7 +239,7 @@ _HOMES: Final = {
 
 
 register(AGENT, "acts_celery.worker.agent.room")
-register(WORKER_STEPS, "acts_celery.worker.telemetry.process_metrics:MetricsStep")
+register(WORKER_STEPS, "acts_celery.worker.telemetry.worker_step:MetricsStep")
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from acts_celery import Run
 from acts_celery.worker.ui import Page
-from acts_celery.worker.ui.server import document
+from acts_celery.worker.ui.file import document
 from tests.worker.backend import Backend
 from tests.worker.loops import Asked, answer
 

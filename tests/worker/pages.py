@@ -7,7 +7,7 @@ from typing import Any
 
 from acts_celery import Run
 from acts_celery.worker.ui import Page
-from acts_celery.worker.ui.server import document
+from acts_celery.worker.ui.file import document
 
 from .backend import Backend
 

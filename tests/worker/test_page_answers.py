@@ -39,8 +39,8 @@ from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.run_store import RunStore
 from acts_celery.worker.ui import Page
 from acts_celery.worker.ui.drawing import Node, draw, layers_of, place
+from acts_celery.worker.ui.file import document
 from acts_celery.worker.ui.opened import CUT, alike, shown, size_of
-from acts_celery.worker.ui.server import document
 from tests.acceptance.command import Finished, acts
 from tests.few import few
 

@@ -717,3 +717,12 @@ def _taken(queue: Any, most: int) -> Iterator[list[object]]:
         raise
     for message in messages:
         message.ack()
+
+
+def queue_length(connection: Any, queue: str) -> int:
+    """Count the messages in a queue; one that was never used does not exist yet."""
+    with connection.channel() as channel:
+        try:
+            return int(channel.queue_declare(queue, passive=True).message_count)
+        except connection.channel_errors:
+            return 0

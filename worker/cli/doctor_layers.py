@@ -564,8 +564,8 @@ def _lacking(health: Mapping[str, Any], settings: Settings) -> list[str]:
 
 def _count_waiting(layer: Layer, app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -> None:
     """Count the messages in each queue that submissions need, and the workers that serve it."""
+    from ..broker.transport import queue_length
     from ..registry.activities import registry
-    from ..telemetry.metrics import queue_length
 
     with noting_errors(layer, "look at the broker"), app.connection_for_read() as connection:
         deserted = []

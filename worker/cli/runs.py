@@ -77,7 +77,7 @@ def write_page(run: str, file: str, common: Common) -> None:
     """Write the page of a run, whole or not at all. Raises `Failed`."""
     from ..store.connections import connect
     from ..ui import Page
-    from ..ui.server import document
+    from ..ui.file import document
 
     if file == "-" and common.json:
         raise Failed("--html - prints the page itself: give a FILE with --json", REJECTED)

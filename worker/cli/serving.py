@@ -125,14 +125,15 @@ def metrics(*, port: int, host: str | None, common: Common) -> int:
 
     Exit codes: 2 bad settings or activities, 3 it cannot listen there, or has no prometheus-client, 130 interrupted.
     """
-    from ..telemetry.process_metrics import new_registry, serve
+    from ..telemetry.worker_step import process_metrics
 
+    shown_by = process_metrics()
     settings = common.settings()
     load_registry(settings)
-    registry = new_registry()
+    registry = shown_by.new_registry()
     registry.register(_collection(settings))
     address = host or settings.metrics_host
-    taken, stop = serve(registry, address, port)
+    taken, stop = shown_by.serve(registry, address, port)
     shown = f"[{address}]" if ":" in address else address
     url = f"http://{shown}:{taken}/metrics"
     if common.json:

@@ -24,7 +24,7 @@ from redis.exceptions import NoPermissionError, RedisError
 from ...broker_config import Settings
 from .. import limits
 from ..backoff import batches
-from ..broker.transport import broker_failures
+from ..broker.transport import broker_failures, queue_length
 from ..errors import InfrastructureError
 from ..outages import Outage
 from ..store.connections import server_facts
@@ -291,15 +291,6 @@ class QueueReader:
         if note is None or now - note.at > limits.QUEUE_FRESH_SECONDS:
             return QueueMetrics(length, now - since)
         return QueueMetrics(round(length * max(1.0, note.mean_tasks)), max(0.0, now - (note.sent or note.at)))
-
-
-def queue_length(connection: Any, queue: str) -> int:
-    """Count the messages in a queue; one that was never used does not exist yet."""
-    with connection.channel() as channel:
-        try:
-            return int(channel.queue_declare(queue, passive=True).message_count)
-        except connection.channel_errors:
-            return 0
 
 
 logger = logging.getLogger(__name__)

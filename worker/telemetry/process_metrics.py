@@ -12,24 +12,26 @@ else that a call does, prometheus-client's counters cost three times as much one
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from threading import Lock
 from typing import Final, Generic, TypeVar
 
-from celery import bootsteps
-from celery.concurrency.prefork import TaskPool as PreforkPool
-from celery.worker import WorkController
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    start_http_server,
+)
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from ...broker_config import Settings
 from .. import limits
 from ..errors import WorkerError
-from ..process import BoundedNames, Metrics, Tokens, keep_metrics, refusals
+from ..process import BoundedNames, Metrics, Tokens, refusals
 
 OTHER: Final = "other"
 """The label of what has no name of its own."""
@@ -208,23 +210,15 @@ class _Refusals(Collector):
 
 
 def new_registry() -> CollectorRegistry:
-    """A registry with nothing in it. Raises `WorkerError` where prometheus-client is not installed."""
-    try:
-        import prometheus_client
-    except ImportError as error:
-        raise WorkerError(
-            "figures need prometheus-client, which is not installed: pip install 'acts-celery[metrics]'"
-        ) from error
-    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has none
-    return prometheus_client.CollectorRegistry()
+    """A registry with nothing in it."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # it has none
+    return CollectorRegistry()
 
 
 def serve(registry: CollectorRegistry, host: str, port: int) -> tuple[int, Callable[[], None]]:
     """Show a registry on a port, 0 for any that is free; returns which it is, and what ends that. Raises
     `WorkerError`.
     """
-    from prometheus_client import start_http_server
-
     try:
         server, thread = start_http_server(port, host, registry)
     except OSError as error:
@@ -239,37 +233,3 @@ def serve(registry: CollectorRegistry, host: str, port: int) -> tuple[int, Calla
         thread.join()
 
     return int(server.server_address[1]), stop
-
-
-# Metrics in a worker: kept and shown for as long as it runs, where a port is set (`ACTS_METRICS_PORT`).
-
-logger = logging.getLogger(__name__)
-
-
-class MetricsStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no types
-    """Raises `WorkerError` where figures cannot be shown: the worker does not start then."""
-
-    def __init__(self, parent: WorkController, **options: object) -> None:
-        super().__init__(parent, **options)
-        self._stop: Callable[[], None] | None = None
-        settings: Settings = parent.app.conf.acts_settings
-        if settings.metrics_port is None:
-            return
-        if issubclass(parent.pool_cls, PreforkPool):
-            raise WorkerError(
-                "with --pool prefork the calls are carried out by other processes, whose figures are not shown: leave "
-                "out ACTS_METRICS_PORT, or take another pool"
-            )
-        registry = new_registry()
-
-        code = parent.app.conf.acts_runtimes.registry
-        queues = sorted(parent.app.amqp.queues.consume_from)
-        keep_metrics(ProcessMetrics(registry, queues, [*code.activities, *code.delegates]))
-        port, self._stop = serve(registry, settings.metrics_host, settings.metrics_port)
-        logger.info("figures are shown on http://%s:%d/metrics", settings.metrics_host, port)
-
-    def stop(self, parent: WorkController) -> None:
-        """Called by the worker when it stops."""
-        if self._stop is not None:
-            self._stop()
-            keep_metrics(Metrics())

@@ -2,6 +2,7 @@
 
 `application`  routes, and streams that follow a run
 `server`       the server, from its socket to its end
+`file`         a run as one HTML file
 `access`       tokens, rights and refusals
 `page`         which question has which answer
 `opened`       a run, opened for one question
