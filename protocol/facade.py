@@ -20,7 +20,7 @@ from .paths import MISSING
 from .plan import additions
 from .plan.additions import SoFar
 from .plan.checked_plan import CheckedPlan
-from .plan.checking import Environment, check_calls
+from .plan.checking import Environment, RejectedCalls, check_calls
 from .plan.graph import unread_results
 from .plan.submission import WHOLE, Shape, read_submission, shaped
 from .state.context import Context
@@ -156,10 +156,22 @@ def explained(rejected: Rejected) -> Iterator[Problem]:
     yield from explained(rejected)
 
 
+def _embedded(layout: CheckedPlan) -> Iterator[Problem]:
+    """References in the middle of texts, where they are not read (SPEC R2.6)."""
+    from .near_misses import embedded_problems
+
+    return embedded_problems(layout)
+
+
 def _plan(checked: Callable[[], CheckedPlan], shape: Shape = WHOLE) -> Plan:
     """The plan; a rejection is raised with hints, and the places of what was handed in."""
+    problems: tuple[Problem, ...] = ()
     try:
         layout = checked()
+    except RejectedCalls as rejected:
+        layout, problems = rejected.plan, rejected.errors
     except Rejected as rejected:
         raise shape.rejected(explained(rejected)) from None
+    if problems := (*problems, *_embedded(layout)):
+        raise shape.rejected(explained(RejectedCalls(problems, layout)))
     return Plan(**{field.name: getattr(layout, field.name) for field in fields(layout)})

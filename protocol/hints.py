@@ -233,7 +233,8 @@ class _Hints:
 
     def _slip_at(self, problem: Problem) -> Finding | None:
         """The finding about the place of a problem, or about the name of a property there."""
-        if (slip := self._slips.get(problem.pointer)) is not None and slip.code != "ACT307":
+        slip = self._slips.get(problem.pointer)
+        if slip is not None and slip.code != "ACT307" and (slip.remedy or "") not in problem.message:
             return slip
         properties = (slip for at, slip in self._slips.items() if at.rpartition("/")[0] == problem.pointer)
         return next((slip for slip in properties if slip.code in _OF_PROPERTIES), None)

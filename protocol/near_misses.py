@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from . import limits
-from .errors import ExpressionError, Speller, shortened, some_of
+from .calls.call import Call
+from .errors import ExpressionError, Problem, Speller, pointer, shortened, some_of
 from .messages import DATA_TYPES
-from .paths import index_or_key
+from .paths import MISSING, index_or_key, strings
 from .plan.checked_plan import CheckedPlan
 from .plan.graph import Writers
 from .plan.places import KIND, Places, Promises, WrittenPlaces
@@ -206,7 +207,8 @@ def _path_in(text: str) -> Path | None:
 
 # Near misses: texts that are references in some system and none in this one (SPEC R2.2, R12.6b).
 #
-# In a plan a near miss is a finding. In a model's answer it is an error, so there it has to be certain: a text in
+# In a plan a near miss is a finding; it is an error where a reference to a known place is in the middle of a text
+# (`embedded_problems`). In a model's answer each is an error, so there it has to be certain: a text in
 # brackets is none, nor is an unknown place, except in a reference inside a longer text.
 
 _TEMPLATES: Final = tuple(
@@ -414,6 +416,55 @@ class KnownPlaces(Places, NamedPlaces):
             return None
         held = (name for name, fold in self._of.items() if name is not None and fold.exists(place))
         return next(held, calls[0].instance if calls else None)
+
+
+def embedded_problems(plan: CheckedPlan) -> Iterator[Problem]:
+    """Find references in the middle of texts that a value is, or may come to be, behind (SPEC R2.6): a text that is
+    given out with them in it was not meant.
+    """
+    texts = [(call, text) for call in plan.calls if not call.is_thought for text in _inside(call)]
+    output = [*_behind(plan.submission.output)]
+    if not texts and not output:
+        return
+    places = KnownPlaces(plan)
+    for call, (at, text) in texts:
+        if (why := _read_nowhere(text, places, partial(_overlaps, call.scopes))) is not None:
+            tool = plan.tools.get(call.tool)
+            if tool is None or not Literals(tool.document).has(at, text):
+                yield Problem(pointer(*plan.submission.place(call.index), *at), why)
+    for at, text in output:
+        if (why := _read_nowhere(text, places, lambda _: False)) is not None:
+            yield Problem(pointer("solution", "output", *at), why)
+
+
+def _inside(call: Call) -> Iterator[tuple[Path, str]]:
+    """Yield the texts of a call's parameters that have a dagger behind their beginning; a result that is given with the
+    call needs none.
+    """
+    return _behind(call.parameters) if call.given is MISSING else iter(())
+
+
+def _behind(value: Any) -> Iterator[tuple[Path, str]]:
+    """Yield texts with a dagger behind their beginning; white space before a whole reference is a finding (ACT301)."""
+    return ((at, text) for at, text in strings(value) if DAGGER in text[1:] and not is_expression(text.lstrip()))
+
+
+def _overlaps(scopes: Sequence[Reference], place: Reference) -> bool:
+    return any(scope.overlaps(place) for scope in scopes)
+
+
+def _read_nowhere(text: str, places: NamedPlaces, is_shown: Callable[[Reference], bool]) -> str | None:
+    """Say what is wrong with a text that has references to known places inside."""
+
+    def known(name: str, form: PlaceForm) -> Reference | None:
+        place = _place(name) if form is PlaceForm.REFERENCE else None
+        return place if place is not None and places.has(place) and not is_shown(place) else None
+
+    if (found := as_template(text[: limits.LINT_LONGEST], known)) is None:
+        return None
+    return (
+        f"has {found.found[0][0]!r} inside a text, where nothing is read: {found.remedy}; a † of the text itself is ††"
+    )
 
 
 def is_promised(plan: CheckedPlan, place: Reference) -> bool:

@@ -54,7 +54,7 @@ _ENTRIES: Final = (
     FindingKind("ACT302", "foreign-template", "warning", "R2.2"),
     FindingKind("ACT303", "misspelt-property", "warning", "R4"),
     FindingKind("ACT304", "foreign-property", "warning", "R4"),
-    FindingKind("ACT305", "embedded-reference", "info", "R2.6"),
+    FindingKind("ACT305", "embedded-reference", "warning", "R2.6"),
     FindingKind("ACT307", "output-path-without-dagger", "warning", "R2.5"),
     FindingKind("ACT308", "forgotten-kind", "warning", "R2.3"),
     FindingKind("ACT309", "dead-alternative", "info", "R2.3"),

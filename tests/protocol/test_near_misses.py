@@ -14,6 +14,7 @@ import pytest
 from acts_celery.protocol import Reference, Rejected, check_submission
 from acts_celery.protocol.references import expression_in
 
+from . import naive
 from .foreign_plans import calls_of, nestful, of_nestful, of_pages
 
 FOREIGN = [*of_pages(), *of_nestful(most=60)]
@@ -186,3 +187,45 @@ def test_where_a_tool_says_that_a_parameter_is_taken_as_it_stands_there_is_no_sl
         found[literal] = [finding.code for finding in plan.findings if finding.severity != "note"]
     assert found[True] == []
     assert found[False] in (["ACT301"], ["ACT302"], ["ACT305"])
+
+
+def greeting(name: Any, **parts: Any) -> dict[str, Any]:
+    """A submission that greets somebody by a text."""
+    tool = {"type": "object", "properties": {"name": {}, "code": {"type": "string", "_literal": True}}}
+    calls = [{"_tool": "greet", "name": name, "_outputPath": "†state.greeting", **parts}]
+    context = [{"type": "input", "name": "Ann"}, {"type": "input", "_instance": "b", "own": 1}]
+    return {"tools": {"greet": tool}, "context": context, "solution": {"calls": calls}}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_fault", "codes"),
+    [
+        ("Dear †input.name", True, []),
+        ("†{input.name}, dear †input.name", True, []),
+        ("see †state.greeting", True, []),  # nobody has written it yet
+        ("Dear †input.own", True, []),  # an instance has it
+        ("Dear ††input.name", False, []),
+        ("Dear †input.nobody", False, ["ACT305"]),
+        ("Dear {{input.name}}", False, ["ACT305"]),
+    ],
+)
+def test_r2_6_a_reference_to_what_may_be_there_is_an_error_in_the_middle_of_a_text(
+    text: str, is_fault: bool, codes: list[str]
+) -> None:
+    submission = greeting({"in": [text]})
+    assert ("inside" in naive.faults(submission)) is is_fault
+    if is_fault:
+        with pytest.raises(Rejected, match=r"^/solution/calls/0/name/in/0: .*write .*†\{"):
+            check_submission(submission)
+    else:
+        found = check_submission(submission).findings
+        assert [finding.code for finding in found if finding.severity == "warning"] == codes
+
+
+def test_r2_6_a_text_with_references_passes_where_it_is_taken_as_it_stands_or_the_code_sees_the_place() -> None:
+    check_submission(greeting("x", code="print('Dear †input.name')"))
+    check_submission(greeting("Dear †input.name", _scopes=["input"]))
+    submission = greeting("x")
+    submission["solution"]["output"] = "It is †input.name"
+    with pytest.raises(Rejected, match=r"/solution/output: .* write 'It is †\{input.name\}'"):
+        check_submission(submission)

@@ -591,7 +591,7 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT302": (user("{{state.user.name}}"), user("{name}")),
     "ACT303": (user(_outputpath="†state.z"), user(_reasoningForCall="why not")),
     "ACT304": (user(_dependsOn=[0]), user(more=[0])),
-    "ACT305": (user("Hello †state.user.name!"), user("Hello!")),
+    "ACT305": (user("Hello {{state.user.name}}!"), user("Hello!")),
     "ACT307": (
         submission(call("get", "state.x"), call("take", text="†state.state.y || †state.z"), call("get", "†state.z")),
         submission(call("get", "x"), call("take", text="†state.x")),

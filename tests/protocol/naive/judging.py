@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .folding import NOTHING, found
-from .places import ERROR, Place, afters, expressions, may_fail, overlap, places_seen, scopes, written
+from .places import (
+    ERROR,
+    Place,
+    afters,
+    expressions,
+    is_expression,
+    may_fail,
+    overlap,
+    place,
+    places_seen,
+    scopes,
+    written,
+)
 from .running import Calls, World, around, awaited, places_of, seen
+
+_INSIDE = re.compile(r"(?<!†)†([^\W\d][\w-]*)((?:\.\w+)+)")
 
 
 def faults(submission: Mapping[str, Any]) -> set[str]:
-    """What is wrong with the graph: `nothing` can bring a value, or calls wait for each other in a `cycle`."""
+    """What is wrong with the graph: `nothing` can bring a value, or calls wait for each other in a `cycle`; and a text
+    has a reference `inside` to what may be there.
+    """
     world = World(submission, {})
     wrong: set[str] = set()
     lanes = world.lanes()
+    if any(
+        _is_somewhere(-1, at, world, lanes) for own in lanes.values() for call in own.values() for at in _inside(call)
+    ):
+        wrong.add("inside")
     for instance, own in lanes.items():
         visible, initial = {**lanes.get(None, {}), **own}, world.values(instance)
         before: dict[int, set[int]] = {}
@@ -32,6 +53,16 @@ def faults(submission: Mapping[str, Any]) -> set[str]:
         if before:
             wrong.add("cycle")
     return wrong
+
+
+def _inside(value: Any) -> Iterator[Place]:
+    """The places that texts name with a dagger that they do not begin with."""
+    if isinstance(value, str) and not is_expression(value):
+        for kind, path in _INSIDE.findall(value):
+            yield place(f"†{kind}{path}")
+    for below in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if not str(below[0]).startswith("_"):
+            yield from _inside(below[1])
 
 
 def _possible(index: int, at: Place, own: Calls, visible: Calls, initial: Mapping[str, Any]) -> bool:
