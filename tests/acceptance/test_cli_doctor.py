@@ -6,6 +6,7 @@ import re
 from functools import partial
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.cli import acts as group
 
 from .backend import Backend, server_settings
 from .command import UNREACHABLE, acts, at_once, completed
@@ -22,11 +23,15 @@ def test_every_command_explains_itself() -> None:
         assert not missing, result
 
 
-def test_the_command_lists_its_commands() -> None:
+def test_the_help_has_eight_commands_first_and_all_others_in_four_groups() -> None:
     result = acts("--help")
     assert result.code == 0
-    for command in COMMANDS:
-        assert re.search(rf"^\s+{command}\s", result.stdout, re.MULTILINE), command
+    headings = re.findall(r"^(\w+):\n", result.stdout.partition("Options:\n")[2], re.MULTILINE)
+    assert headings == ["Commands", "Run", "Look", "Steer", "Operate"]
+    first = result.stdout.partition("Commands:\n")[2].partition("\nRun:\n")[0]
+    assert re.findall(r"^  (\w+)  ", first, re.MULTILINE) == COMMANDS
+    listed = re.findall(r"^  (\w+)  ", result.stdout.partition("Commands:\n")[2], re.MULTILINE)
+    assert sorted(listed) == sorted(group.commands)
 
 
 def test_the_doctor_finds_every_layer_well_where_a_worker_runs(backend: Backend) -> None:

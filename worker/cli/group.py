@@ -27,6 +27,12 @@ class _Commands(click.Group):
         """Return the names, in the order of registration."""
         return list(self.commands)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands that a user needs first, and the others by what they are for."""
+        for title, commands in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(each.name or "", each.get_short_help_str(100)) for each in commands])
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. click would print an empty line for Ctrl-C, so it is not shown one."""
         try:
@@ -53,13 +59,14 @@ def acts(ctx: click.Context) -> None:
         ctx.exit(REJECTED)
 
 
-_COMMANDS = (
-    *(run, check, contracts, prompt, evaluate, submit),
-    *(runs, wait, status, show, log, explain),
-    *(pause, resume, cancel, retry, fork, amend, say, send),
-    *(held, approve, answer, reject, move),
-    *(export, import_, delete, dead),
-    *(ui, trace, traces, mcp, worker, metrics, health, doctor),
-)
-for command in _COMMANDS:
-    acts.add_command(command)
+_GROUPS: dict[str, tuple[click.Command, ...]] = {
+    "Commands": (run, check, submit, status, show, log, worker, doctor),
+    "Run": (prompt, evaluate, wait),
+    "Look": (runs, explain, held, contracts, ui, trace, traces, export),
+    "Steer": (pause, resume, cancel, retry, fork, amend, say, send, approve, answer, reject, move),
+    "Operate": (import_, delete, dead, mcp, metrics, health),
+}
+"""Every command once, under the heading of the help that lists it."""
+for commands in _GROUPS.values():
+    for command in commands:
+        acts.add_command(command)

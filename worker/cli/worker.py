@@ -28,7 +28,7 @@ from .. import limits
 from ..backoff import Backoff
 from ..errors import Terminated
 from .options import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE, Common, command, load_registry, option, option_group
-from .output import tell, write_error
+from .output import escaped, tell, write_error
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -185,13 +185,21 @@ def worker(*, start: _WorkerOptions, common: Common) -> int:
     # `acts_celery.celery` reads the settings when it is imported, and so does whatever the activities start.
     os.environ.update(settings.to_environment())
     load_registry(settings)
-    for warning in start.misspelt(settings) if start.place == 0 else ():
+    for warning in (*start.misspelt(settings), *_without_code(settings)) if start.place == 0 else ():
         tell(f"warning: {warning}")
     settings.require_broker()
     if start.supervised:
         _count_together()
         _announce(stdout, LOADED)
     return _work(start, settings, machine)
+
+
+def _without_code(settings: Settings) -> Iterator[str]:
+    """Yield a warning where there is no code to run: calls of activities then wait for other workers."""
+    from ..registry.activities import registry
+
+    if not (registry.activities or registry.delegates or settings.delegates or settings.mcp):
+        yield "no activities are loaded: name them with --activities FILE.py or in ACTS_ACTIVITIES"
 
 
 def _work(start: _WorkerOptions, settings: Settings, machine: TextIO | None) -> int:
@@ -276,7 +284,7 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, partial(hear, stop))
         _tell(
-            f"worker {name} {READY}, on {', '.join(queues)}",
+            f"worker {name} {READY}, on {', '.join(queues)}{_code()}",
             as_json=celery_worker.app.conf.acts_settings.log_format == "json",
         )
         if machine is not None:
@@ -298,6 +306,16 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
     worker_ready.connect(announce, weak=False)
     worker_shutting_down.connect(note, weak=False)
     return lambda: bool(signals)
+
+
+def _code() -> str:
+    """Name the activities and delegates that are registered here, for the line that says that a worker is ready."""
+    from ...protocol.errors import some_of
+    from ..registry.activities import registry
+
+    kinds = {"activities": sorted(registry.activities), "delegates": sorted(registry.delegates)}
+    named = (f"{kind} {some_of(names, limits.MOST_TOLD, escaped)}" for kind, names in kinds.items() if names)
+    return "".join(f"; {kind}" for kind in named)
 
 
 def _end_later(seconds: float) -> None:
