@@ -241,7 +241,7 @@ LOOK_SECONDS: Final = 1.0
 PROGRESS_SHOWN: Final = 60
 """Characters that are shown of a text that is being written."""
 PROGRESS_MOST: Final = 10
-"""Kinds of failures that are shown where no limit is given."""
+"""Kinds of failures, and of instances, that are shown where no limit is given: of more instances none is."""
 PROGRESS_MOST_WAITING: Final = 5
 """Waiting instances that are shown where no limit is given."""
 

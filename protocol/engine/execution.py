@@ -329,7 +329,7 @@ class Execution(CallStatuses):
         if any(place in self._given_up.values() for place in expression.references):
             return f"{expression} is not there: it was promised and did not come in time"
         there = self._fold.beside(expression)
-        reason = f"{expression} is not there and no call can bring it any more{self._why(call, expression)}"
+        reason = f"{expression} {UNBROUGHT}{self._why(call, expression)}"
         return f"{reason}; {there}" if there else reason
 
     def _why(self, call: Call, expression: Expression) -> str:
@@ -416,6 +416,8 @@ class Execution(CallStatuses):
         return Hold(call, parameters, self._snapshot(call, parameters), until_ms=until)
 
 
+UNBROUGHT: Final = "is not there and no call can bring it any more"
+"""Why a call is skipped whose value no call has written: another branch was taken, or a call has failed (SPEC R6.6)."""
 _ERRORS: Final = Reference(ERROR)
 _FATES = {
     Status.DONE: "did not write it",

@@ -46,9 +46,14 @@ def turns() -> Output:
     raise ValueError("to the side")
 
 
+@activity("resultsChoose")
+def choose() -> Output:
+    return Output("†state.short", "Ann")
+
+
 @pytest.fixture(scope="module")
 def client() -> Iterator[LocalClient]:
-    with local([greet, never, turns]) as running:
+    with local([greet, never, turns, choose]) as running:
         yield running
 
 
@@ -176,3 +181,25 @@ def test_the_same_is_awaited(client: LocalClient) -> None:
             return (await run.result(timeout_seconds=SECONDS)).value("state.greeting", instance="Ann")
 
     assert asyncio.run(awaited()) == "Hello Ann"
+
+
+def test_a_branch_that_was_not_taken_is_told_from_what_was_skipped_for_a_failure(client: LocalClient) -> None:
+    def greets(name: str, to: str, **more: Any) -> dict[str, Any]:
+        return {"_tool": "resultsGreet", "name": name, "_outputPath": f"†state.{to}", **more}
+
+    calls = [
+        {"_tool": "resultsChoose", "_outputPath": "†state.short || †state.long"},
+        greets("†state.long", "a"),
+        greets("†state.a", "b"),
+        greets("Bad", "c"),
+        greets("†state.c", "d"),
+        greets("†{state.long} †{state.d}", "e"),
+        greets("†state.b", "f", _instance="Bob"),
+        greets("†state.d", "g", _instance="Bob"),
+    ]
+    result = client.submit(people("Bob"), {"calls": calls}).wait(timeout_seconds=SECONDS)
+    calls_by_index = {call.index: call for call in result.calls}
+    assert [index for index, call in calls_by_index.items() if call.not_taken] == [1, 2, 6]
+    assert [index for index, call in calls_by_index.items() if call.status == "skipped"] == [1, 2, 4, 5, 6, 7]
+    assert calls_by_index[6].to_dict()["not_taken"] is True
+    assert "not_taken" not in calls_by_index[7].to_dict()

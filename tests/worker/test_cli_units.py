@@ -39,7 +39,7 @@ from acts_celery.worker.client.results import instance_statuses
 from tests.environment import without_settings
 from tests.protocol.test_scale import steps
 
-from .backend import Backend, Meeting
+from .backend import FIXTURES, Backend, Meeting
 from .test_control_cli import command
 
 # The parts of the command line that need no server: what is told, how values look, what is read.
@@ -233,15 +233,40 @@ def test_a_terminal_is_not_flooded_with_instances() -> None:
 
 
 def test_what_failed_is_reported_before_the_values_and_its_instances_first() -> None:
+    instances = {f"i{number}": {"state": {"n": number}} for number in range(8)}
+    calls = [failed("i7"), *({**failed("i6"), "error": {"type": "E", "message": str(n)}} for n in range(40))]
+    lines = [click.unstyle(line) for line in result_lines(result(calls, **instances), View())]
+    assert lines[1:3] == ["failed", "  3 t (i7): ValueError: no"]
+    assert lines[12] == "  … and 31 failed calls more: --all"
+    assert [line for line in lines[13:] if line.startswith("i")] == ["i6", "i7", "i0", "i1", "i2"]
+    assert lines[-1] == "… and 3 instances more: --all, --limit"
+    assert len(list(result_lines(result(calls, **instances), View(is_all=True)))) > 50
+    assert len(list(result_lines(result(calls, **instances), View(is_quiet=True)))) == 1
+
+
+def test_a_batch_is_its_counts_its_kinds_of_failures_and_what_was_gathered() -> None:
     instances = {f"i{number}": {"state": {"n": number}} for number in range(30)}
     calls = [failed("i29"), *({**failed("i28"), "error": {"type": "E", "message": str(n)}} for n in range(40))]
-    lines = [click.unstyle(line) for line in result_lines(result(calls, **instances), View())]
-    assert lines[1:3] == ["failed", "  3 t (i29): ValueError: no"]
-    assert lines[12] == "  … and 31 failed calls more: --all"
-    assert [line for line in lines[13:] if line.startswith("i")] == ["i28", "i29", *(f"i{n}" for n in range(3))]
-    assert lines[-1] == "… and 25 instances more: --all, --limit"
-    assert len(list(result_lines(result(calls, **instances), View(is_all=True)))) > 100
-    assert len(list(result_lines(result(calls, **instances), View(is_quiet=True)))) == 1
+    document = result(calls, **instances) | {"global": {"data": {"total": 7}}}
+    assert [click.unstyle(line) for line in result_lines(document, View())] == [
+        "failed  run r, 41 calls: 41 failed",
+        "failed",
+        "  t E: 40 calls, such as i28: 0",
+        "  t ValueError: 1 call, such as i29: no",
+        "global",
+        "  data:",
+        "    total: 7",
+        "… and 30 instances: --all, --limit",
+    ]
+
+
+def test_branches_that_were_not_taken_are_counted_and_listed_only_on_request() -> None:
+    away = {**failed("i0"), "status": "skipped", "error": None, "reason": "nobody chose it", "not_taken": True}
+    lines = [click.unstyle(line) for line in result_lines(result([away, failed("i0")]), View())]
+    assert lines == ["failed  run r, 2 calls: 1 not taken, 1 failed", "failed", "  3 t (i0): ValueError: no"]
+    for view in (View(is_all=True), View(tool="t")):
+        shown = [click.unstyle(line) for line in result_lines(result([away]), view)]
+        assert shown[1:3] == ["not taken", "  3 t (i0): nobody chose it"]
 
 
 def test_a_value_of_a_megabyte_does_not_flood_a_terminal() -> None:
@@ -463,7 +488,19 @@ def test_an_embedded_worker_that_cannot_start_is_reported_by_its_last_words(tmp_
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0)])
 def test_a_worker_says_when_it_is_ready_and_stops_at_a_signal(number: signal.Signals, code: int) -> None:
     with EmbeddedServer() as server:
-        options = ["--broker", server.broker_url, "--queues", "a, b,a", "--processes", "1", "--name", "mine", "--json"]
+        code_of = ["--activities", str(FIXTURES / "pure_activities.py")]
+        options = [
+            *code_of,
+            "--broker",
+            server.broker_url,
+            "--queues",
+            "a, b,a",
+            "--processes",
+            "1",
+            "--name",
+            "mine",
+            "--json",
+        ]
         command = [sys.executable, "-m", "acts_celery", "worker", *options]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
             assert worker.stdout is not None
@@ -473,14 +510,16 @@ def test_a_worker_says_when_it_is_ready_and_stops_at_a_signal(number: signal.Sig
     assert ready["worker"].startswith("mine@")
     assert (ready["queues"], ready["pid"]) == (["a", "b"], worker.pid)
     assert (worker.returncode, stdout) == (code, ""), stderr
+    assert "; activities " in stderr.partition("is ready, on a, b")[2]
 
 
 def test_what_a_worker_lacks_is_said_once_and_a_misspelt_queue_is_named() -> None:
     ended = acts("worker", "--processes", "2", "--queues", "instnces,delegates,own")
-    warning, error = ended.stderr.splitlines()
+    warning, without_code, error = ended.stderr.splitlines()
     assert warning == (
         "acts: warning: no setting and no activity here names the queue 'instnces', did you mean 'instances'?"
     )
+    assert without_code.startswith("acts: warning: no activities are loaded: ")
     assert (ended.returncode, error.partition(":")[2].partition(":")[0]) == (3, " no broker is configured")
 
 

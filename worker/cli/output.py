@@ -288,7 +288,9 @@ _COLOURS: Final = {
 }
 _OF_INSTANCES: Final = ("completed", "running", "held", "paused", "cancelled", "failed", "deleted")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
-_ORDER: Final = ("waiting", "held", "running", "done", "sent", "latent", "skipped", "failed")
+NOT_TAKEN: Final = "not taken"
+"""What people are shown of calls that were skipped since another branch was taken (`skipped` in JSON)."""
+_ORDER: Final = ("waiting", "held", "running", "done", "sent", "latent", NOT_TAKEN, "skipped", "failed")
 
 
 def status_word(status: str) -> str:
@@ -494,6 +496,39 @@ def calls_lines(
     if most is not None and len(alike) > most:
         left = sum(map(len, islice(alike.values(), most, None)))
         yield f"  … and {counted(left, f'{status} call')} more: --all"
+
+
+class Failures:
+    """Failed calls of many instances, counted by tool and type of error, with an example of each kind."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[tuple[str, str]]()
+        self._examples: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def add(self, tool: str, error: Mapping[str, Any], instance: str | None) -> None:
+        """Take in a failed call, with its error as JSON."""
+        kind = (tool, str(error.get("type")))
+        self._counts[kind] += 1
+        self._examples.setdefault(kind, {"instance": instance, "message": str(error.get("message"))})
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Write the kinds as JSON, the most frequent first."""
+        return [
+            {"tool": tool, "type": type_, "count": count, "example": self._examples[tool, type_]}
+            for (tool, type_), count in self._counts.most_common()
+        ]
+
+    def lines(self, most: int | None = limits.PROGRESS_MOST, cut: Cut = SHORT) -> Iterator[str]:
+        """Yield the kinds for people, the most frequent first."""
+        kinds = self.to_list()
+        if kinds:
+            yield status_word("failed")
+        for kind in kinds[:most]:
+            example, name = kind["example"], f"{escaped(kind['tool'])} {escaped(kind['type'])}"
+            where = escaped(example["instance"] or "global")
+            yield f"  {name}: {counted(kind['count'], 'call')}, such as {where}: {cut_line(example['message'], cut)}"
+        if left := len(kinds) - len(kinds[:most]):
+            yield f"  … and {counted(left, 'kind')} more: --all"
 
 
 def version_lines(calls: Iterable[Mapping[str, Any]], most: int = 5) -> Iterator[str]:

@@ -17,9 +17,11 @@ import click
 from .. import limits
 from .options import option, option_group
 from .output import (
+    NOT_TAKEN,
     SHORT,
     WHOLE,
     Cut,
+    Failures,
     background_line,
     calls_lines,
     cost_line,
@@ -180,7 +182,7 @@ def _wait_with_bar(run: Run, on_event: Callable[[Event], None], timeout_seconds:
         TextColumn("calls"),
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]} failed, {task.fields[skipped]} skipped"),
+        TextColumn("{task.fields[failed]} failed"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[elements]}"),
         TextColumn("{task.fields[loop]}", markup=False),
@@ -188,8 +190,8 @@ def _wait_with_bar(run: Run, on_event: Callable[[Event], None], timeout_seconds:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         # How many calls a loop will have is not known when it begins.
-        bar = progress.add_task("", total=run.total or None, failed=0, skipped=0, elements="", loop="", unanswered="")
-        failed = skipped = 0
+        bar = progress.add_task("", total=run.total or None, failed=0, elements="", loop="", unanswered="")
+        failed = 0
         elements, ticks = Elements(), Ticks()
         with watching(run, lambda requests: progress.update(bar, unanswered=unanswered_words(requests))):
             for event in run.follow(children=True, timeout_seconds=timeout_seconds):
@@ -205,8 +207,7 @@ def _wait_with_bar(run: Run, on_event: Callable[[Event], None], timeout_seconds:
                     progress.update(bar, loop=ticks.line)
                 if event.kind == "call" and event.run is None:
                     failed += event.status == "failed"
-                    skipped += event.status == "skipped"
-                    progress.update(bar, advance=1, failed=failed, skipped=skipped)
+                    progress.update(bar, advance=1, failed=failed)
 
 
 # The view of a run: how much of it is printed, and which of its calls.
@@ -215,8 +216,7 @@ def _wait_with_bar(run: Run, on_event: Callable[[Event], None], timeout_seconds:
 # an option counts for `--json` too; `--json` leaves nothing out only to be short.
 
 _INSTANCES: Final = 5
-_FAILED: Final = ("failed", "skipped")
-_OTHERS: Final = ("waiting", "held", "running", "done", "sent", "latent")
+_OTHERS: Final = (NOT_TAKEN, "waiting", "held", "running", "done", "sent", "latent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +233,11 @@ class View:
     def is_filter(self) -> bool:
         """Whether only some calls are printed."""
         return self.is_failed or self.tool is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing was chosen."""
+        return not (self.is_all or self.is_filter or self.limit is not None)
 
     @property
     def cut(self) -> Cut:
@@ -285,7 +290,7 @@ def result_lines(document: Mapping[str, Any], view: View, total: int | None = No
 
     `total` is the number of its calls, if the document has only some of them.
     """
-    calls = document["calls"]
+    calls = [{**call, "status": NOT_TAKEN} if call.get("not_taken") else call for call in document["calls"]]
     counts = Counter(call["status"] for call in calls)
     yield f"{status_word(document['status'])}  run {document['run']}, {counts_line(counts, total)}"
     if document.get("simulation"):
@@ -298,11 +303,19 @@ def result_lines(document: Mapping[str, Any], view: View, total: int | None = No
     if stale := sum(call.get("stale", False) for call in calls):
         yield f"  {counted(stale, 'call')} stale: `acts retry {document['run']} --downstream` carries them out again"
     yield from version_lines(calls)
-    for status in (*_FAILED, *(_OTHERS if view.tool is not None else ())):
+    is_batch = view.is_plain and len(document["instances"]) > limits.PROGRESS_MOST
+    if is_batch:
+        failures = Failures()
+        for call in calls:
+            if call["status"] == "failed":
+                failures.add(call["tool"], call["error"] or {}, call["instance"])
+        yield from failures.lines()
+    others = _OTHERS if view.tool is not None else (NOT_TAKEN,) if view.is_all else ()
+    for status in (*(() if is_batch else ("failed",)), "skipped", *others):
         yield from calls_lines(status, calls, view.most(), view.cut)
     yield from _child_lines(calls, view)
     if view.tool is None:
-        yield from _value_lines(document, view)
+        yield from _value_lines(document, view, most_instances=0 if is_batch else _INSTANCES)
 
 
 def standing_lines(document: Mapping[str, Any]) -> Iterator[str]:
@@ -356,16 +369,16 @@ def _child_lines(calls: Sequence[Mapping[str, Any]], view: View) -> Iterator[str
         yield f"  … and {left} more: --all"
 
 
-def _value_lines(document: Mapping[str, Any], view: View) -> Iterator[str]:
+def _value_lines(document: Mapping[str, Any], view: View, *, most_instances: int) -> Iterator[str]:
     if document["output"] is not None:
         yield from value_lines({"output": document["output"]}, cut=view.cut)
     if not view.is_failed:
         yield from data_lines("global", document["global"], view.cut)
     failed = {call["instance"] for call in document["calls"] if call["status"] == "failed"}
     instances = sorted(document["instances"].items(), key=lambda item: item[0] not in failed)
-    shown = instances[: view.most(_INSTANCES)]
+    shown = instances[: view.most(most_instances)]
     shared = document["global"] if len(instances) > 1 and not view.is_failed else {}
     for instance, kinds in shown:
         yield from data_lines(instance, _own(kinds, shared), view.cut)
     if (left := len(instances) - len(shown)) > 0:
-        yield f"… and {counted(left, 'instance')} more: --all, --limit"
+        yield f"… and {counted(left, 'instance')}{' more' if shown else ''}: --all, --limit"

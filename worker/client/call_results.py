@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
 from ...protocol.engine.costs import CURRENCY, Cost
 from ...protocol.engine.events import CallStatus, Ruling, Snapshot, Status
+from ...protocol.engine.execution import UNBROUGHT
 from ...protocol.errors import pointer
 from ...protocol.messages import TEXT_TYPES
 from ..broker.attempts import call_name
@@ -133,11 +135,13 @@ class CallResult:
     """Whether the call has read values that a retry may have changed since (SPEC R11.8)."""
     until: str | None = None
     """The moment that it waits for (SPEC R4.12)."""
+    not_taken: bool = False
+    """Whether it was skipped and nothing that it waited for has failed: another branch was taken (SPEC R6.6)."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the call as JSON; `tick` is there in a loop only, `child` if a child run answers it, `elements` if
-        it has `_each`, `timing` if it has begun or ended, `cost` where a model was asked, `stale` where it is,
-        `until` while it waits for a moment.
+        it has `_each`, `timing` if it has begun or ended, `cost` where a model was asked, `stale` and
+        `not_taken` where it is, `until` while it waits for a moment.
         """
         always = {
             "id": self.id,
@@ -158,6 +162,7 @@ class CallResult:
             cost=dict(self.cost) if self.cost is not None else None,
             stale=self.stale or None,
             until=self.until,
+            not_taken=self.not_taken or None,
         )
 
 
@@ -200,7 +205,7 @@ class LaneCalls:
         """Yield the calls of an instance, or the global ones."""
         lane = self._run.lanes[instance]
         before = self._calls_before(lane.record, instance) if self._waits and lane.records else _NONE
-        ticks = lane.ticks
+        ticks, not_taken = lane.ticks, self._not_taken(lane, instance)
         for index, call in lane.known.items():
             state, condition = lane.call(index), self._at_work.get((instance, index))
             is_begun = condition is not None or state.status is Status.RUNNING
@@ -227,7 +232,32 @@ class LaneCalls:
                 cost=_shown_cost(state.cost),
                 stale=state.is_stale,
                 until=iso_date(state.until_ms) if state.is_set_aside and state.until_ms is not None else None,
+                not_taken=index in not_taken,
             )
+
+    def _not_taken(self, lane: LaneState, instance: str | None) -> Set[int]:
+        """Find the calls of a lane that were skipped since no call brings what they read, though nothing that they
+        waited for has failed: another branch was taken (SPEC R6.6).
+        """
+        ends = lane.ended
+        skipped = {index for index, end in ends.items() if _is_unbrought(end)}
+        if not skipped or not lane.records:
+            return skipped
+        lost = {index for index, end in ends.items() if end.status in _WITHOUT_RESULT} - skipped
+        if instance is not None:
+            lost |= self._shared_lost
+        before = self._calls_before(lane.record, instance) if lost else {}
+        while lost:  # what waited for these was skipped for them
+            lost = {index for index in skipped if not lost.isdisjoint(before.get(index, ()))}
+            skipped = skipped - lost
+        return skipped
+
+    @cached_property
+    def _shared_lost(self) -> Set[int]:
+        """The calls for all instances that failed, or were skipped for one that did."""
+        shared = self._run.shared
+        lost = {index for index, end in shared.ended.items() if end.status in _WITHOUT_RESULT}
+        return lost - self._not_taken(shared, None)
 
     def _calls_before(self, record: LaneRecord, instance: str | None) -> Mapping[int, tuple[int, ...]]:
         """Map each call of a lane to the calls that it waits for. A call that reads in every instance is left out: it
@@ -255,6 +285,13 @@ class LaneCalls:
             return None
         ends = (lane.end(index) or self._run.shared.end(index) for index in before)
         return max((since_ms, *(moment_ms(end.id) for end in ends if end is not None)))
+
+
+_WITHOUT_RESULT: Final = (Status.FAILED, Status.SKIPPED)
+
+
+def _is_unbrought(end: End) -> bool:
+    return end.status is Status.SKIPPED and UNBROUGHT in (end.reason or "")
 
 
 def _shown_cost(cost: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
