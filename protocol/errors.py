@@ -118,6 +118,10 @@ class Problem:
         """Two lines for people, where an expression does not parse: the text, and a caret under the position."""
         return _caret(self.cause.text, self.cause.position) if isinstance(self.cause, Unparsed) else None
 
+    def to_dict(self) -> dict[str, str]:
+        """Write the error as JSON: its `pointer` and its `message`."""
+        return {"pointer": self.pointer, "message": self.message}
+
     def __str__(self) -> str:
         return f"{self.pointer or '/'}: {self.message}"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import dataclasses
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import acts_celery
 from acts_celery import (
     AsyncClient,
     InstanceNotFound,
@@ -203,3 +206,17 @@ def test_a_branch_that_was_not_taken_is_told_from_what_was_skipped_for_a_failure
     assert [index for index, call in calls_by_index.items() if call.status == "skipped"] == [1, 2, 4, 5, 6, 7]
     assert calls_by_index[6].to_dict()["not_taken"] is True
     assert "not_taken" not in calls_by_index[7].to_dict()
+
+
+def test_all_that_is_read_of_a_run_can_be_written_as_json(client: LocalClient) -> None:
+    run = client.submit([*people("Ann", "Bad"), PLAN])
+    events = [json.loads(json.dumps(event.to_dict())) for event in run.follow(timeout_seconds=SECONDS)]
+    failed = next(event for event in events if event["kind"] == "call" and event["status"] == "failed")
+    assert (failed["instance"], failed["index"]) == ("Bad", 0)
+    assert "tick" not in failed, "what an event does not say is left out"
+    entries = [json.loads(json.dumps(entry.to_dict())) for entry in run.log(audit=True, every=True)]
+    assert {"Ann", "Bad"} <= {entry["instance"] for entry in entries}
+    made = {"Answer", "File", "Message", "Output"}
+    """What programs make, and do not read."""
+    records = {name: one for name in acts_celery.__all__ if dataclasses.is_dataclass(one := getattr(acts_celery, name))}
+    assert made == {name for name, one in records.items() if not hasattr(one, "to_dict")}

@@ -17,7 +17,7 @@ import re
 import secrets
 import sys
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
 from itertools import count
 from typing import Annotated, Any, Final, Self
@@ -263,6 +263,10 @@ class CurrentCall:
     """Which element (from 0) of a call with `_each` it is; None of any other call."""
     traceparent: str = ""
     """The call's span, as the header `traceparent` of W3C Trace Context."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the call as JSON, such as for a line of a log."""
+        return asdict(self)
 
 
 _current: Final[ContextVar[Attempt]] = ContextVar("acts_current_call")

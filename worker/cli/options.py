@@ -209,7 +209,7 @@ def documented(*, as_json: bool, has_status: bool) -> Iterator[Answer]:
 
 def rejection(error: Any) -> dict[str, Any]:
     """Return a `protocol.Rejected` as `acts check --json` prints it."""
-    errors = [{"pointer": problem.pointer, "message": problem.message} for problem in error.errors]
+    errors = [problem.to_dict() for problem in error.errors]
     return {"valid": False, "errors": errors, "waves": [], "findings": []}
 
 

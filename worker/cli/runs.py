@@ -101,8 +101,6 @@ _MESSAGE_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
 _LAST_OF_A_MILLISECOND: Final = 2**63 - 1
 _NEWEST: Final = 50
 """Messages of a log that are printed by default."""
-_OF_TICK: Final = ("tick", "status", "model", "usage", "calls", "errors", "reason", "output")
-"""The fields of a tick in `--json`, those that are known."""
 _PROVENANCE: Final = frozenset({"_by", "_call", "_date", "_instance"})
 
 at_option = click.option("--at", metavar="MESSAGE_ID", help="As it was at this message of the log (see `acts log`).")
@@ -247,8 +245,8 @@ def _print_audit(entry: LogEntry, *, as_json: bool) -> None:
     if entry.audit is None:
         return
     if as_json:
-        changes = {"changes": dict(entry.changes)} if entry.changes else {}
-        print_json({"id": entry.id, "instance": entry.instance, "audit": entry.audit.to_dict() | changes})
+        said = entry.to_dict()
+        print_json({name: said[name] for name in ("id", "instance", "audit")})
         return
     actor = entry.audit.actor
     about = "".join(f", {name} {value}" for name, value in entry.audit.about.items() if value is not None)
@@ -301,10 +299,7 @@ def _is_asked_for(entry: LogEntry, view: View) -> bool:
 
 def _print_entry(entry: LogEntry, view: View, *, as_json: bool) -> None:
     if as_json:
-        message = dict(entry.message) or None
-        end = {"end": entry.end.to_dict()} if entry.end is not None else {}
-        tick = {"tick": _tick_dict(entry.tick)} if entry.tick is not None else {}
-        print_json({"id": entry.id, "instance": entry.instance, "message": message, **end, **tick})
+        print_json(entry.to_dict())
         return
     _print_audit(entry, as_json=False)
     if entry.message:
@@ -318,10 +313,6 @@ def _print_entry(entry: LogEntry, view: View, *, as_json: bool) -> None:
         return
     where = heading(entry.instance) if entry.instance is not None else click.style("global", dim=True)
     print_text(f"{_stamp(entry)}  {where}  {escaped(_line(shown, view))}{_origin(entry)}")
-
-
-def _tick_dict(tick: Event) -> dict[str, Any]:
-    return {name: value for name in _OF_TICK if (value := getattr(tick, name)) is not None}
 
 
 def _tick_words(tick: Event) -> str:

@@ -389,6 +389,16 @@ class LogEntry:
     tick: Event | None = None
     """That a tick of the loop was asked, answered, or has ended; with an answer, `message` is its solution."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Write the entry as JSON; `end`, `tick` and `audit`, with its `changes`, are there where it says them."""
+        tick = self.tick.to_dict() if self.tick is not None else {}
+        changes = {"changes": dict(self.changes)} if self.changes else {}
+        return {"id": self.id, "instance": self.instance, "message": dict(self.message) or None} | present(
+            end=self.end.to_dict() if self.end is not None else None,
+            tick={name: value for name, value in tick.items() if name not in ("id", "kind")} or None,
+            audit=self.audit.to_dict() | changes if self.audit is not None else None,
+        )
+
 
 class LogReading:
     """Reads a log and chooses what is shown of it, of one instance or of all: entries with a message; with `audit` also

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeVar, cast
 
 from ...broker_config import Settings, is_cluster
@@ -193,6 +193,11 @@ class Event:
     """Why the output of a tick was set aside."""
     output: Any = None
     """The output, with the end of the tick that brought it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the event as JSON: what it says, without what is None."""
+        said = ((one.name, getattr(self, one.name)) for one in fields(self))
+        return {name: value for name, value in said if value is not None}
 
     @property
     def is_end(self) -> bool:

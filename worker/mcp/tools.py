@@ -279,10 +279,7 @@ def failure(error: Exception, tool: str) -> CallToolResult:
 
 def problems(rejected: Rejected) -> dict[str, Any]:
     """The errors of a submission, with hints."""
-    errors = [
-        {"pointer": problem.pointer, "message": problem.message}
-        for problem in islice(explained(rejected), limits.MOST_ERRORS)
-    ]
+    errors = [problem.to_dict() for problem in islice(explained(rejected), limits.MOST_ERRORS)]
     return {"errors": errors, "more_errors": len(rejected.errors) - len(errors)}
 
 

@@ -119,7 +119,7 @@ def workflow(checker: Checker, query: Query) -> dict[str, Any]:
         found = checker.workflow_reach(name, plan).to_dict()
     except (Rejected, WorkerError) as error:
         problems = error.errors if isinstance(error, Rejected) else [Problem("", str(error))]
-        told = [{"pointer": one.pointer, "message": one.message} for one in problems[: limits.MOST_ORDERS]]
+        told = [one.to_dict() for one in problems[: limits.MOST_ORDERS]]
         return {"name": name, "problems": shown(told)}
     lists = {"reaches": within(found.pop("reaches")), "findings": within(one.to_dict() for one in plan.findings)}
     return {"name": name, "problems": [], **{key: shown(part) for key, part in found.items()}, **lists}
