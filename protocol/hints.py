@@ -27,7 +27,7 @@ from .errors import (
     shortened,
     squeezed,
 )
-from .messages import ERROR, EVERYWHERE, TRUST
+from .messages import DATA_TYPES, ERROR, EVERYWHERE, TRUST
 from .near_misses import KnownPlaces, instead
 from .plan.checked_plan import CheckedPlan
 from .plan.checking import RejectedCalls
@@ -211,14 +211,17 @@ class _Hints:
         return f"; {slip.remedy}" if (slip := self._slip_at(problem)) is not None else ""
 
     def _of_scope(self, problem: Problem) -> str | None:
-        """The hint about a parameter that is missing, where the call has a kind of that name in its scopes."""
+        """The hint about a parameter that is missing and has the name of a kind: it was to get the call's scope."""
         if self._plan is None or _MISSING not in problem.message:
             return None
         called = (one for one in self._plan.calls if self._at(one) == problem.pointer)
-        kinds = [scope.kind for call in called for scope in call.scopes]
+        scopes = {scope.kind for call in called for scope in call.scopes}
+        kinds = sorted(scopes | DATA_TYPES)
         kind = next((kind for kind in kinds if f'"{kind}" {_MISSING}' in problem.message), None)
-        how = f'write "{kind}": "†{kind}", or let the function take (call, context)'
-        return f"{kind} is in _scopes, which give no parameter of that name: {how}" if kind is not None else None
+        if kind is None:
+            return None
+        why = f"{kind} is in _scopes, which give no parameter of that name: " if kind in scopes else ""
+        return f'{why}write "{kind}": "†{kind}", or `*, {kind}` in the function: keyword-only, it gets the scope'
 
     def _at(self, call: Call) -> str:
         return pointer(*self._plan.submission.place(call.index)) if self._plan is not None else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import pydoc
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,12 +23,17 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
+@activity("optionsTell")
+def tell(name: str, state: dict[str, int]) -> str:
+    return f"{name} has {state}"
+
+
 PAID = {"calls": [{"_tool": "optionsPay", "amount": 1, "_outputPath": "†state.x"}]}
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[LocalClient]:
-    with local([pay]) as running:
+    with local([pay, tell]) as running:
         yield running
 
 
@@ -107,15 +113,29 @@ def test_a_message_alone_is_still_a_context(client: LocalClient) -> None:
         client.submit({"type": "input", "x": 1})
 
 
-def test_a_function_as_the_tool_of_a_document_says_what_to_write(client: LocalClient) -> None:
-    with pytest.raises(Rejected, match="write the name of the tool"):
-        client.submit([], {"calls": [{"_tool": pay, "amount": 1}]})
+FAULTS: list[tuple[str, dict[str, Any], str]] = [
+    ("function as tool", {"_tool": pay, "amount": 1}, "write the name of the tool"),
+    ("misspelt parameter", {"_tool": "optionsPay", "amont": 1}, "write amount"),
+    ("state that is not keyword-only", {"_tool": "optionsTell", "name": "x"}, "`*, state` in the function"),
+    ("reference in a text", {"_tool": "optionsTell", "name": "Dear †input.name", "state": {}}, "Dear †{input.name}"),
+]
+"""What beginners write into a plan, and what is said."""
+
+
+@pytest.mark.parametrize(("call", "said"), [one[1:] for one in FAULTS], ids=[one[0] for one in FAULTS])
+def test_a_mistake_in_a_plan_is_refused_with_what_to_write(client: LocalClient, call: Any, said: str) -> None:
+    with pytest.raises(Rejected, match=re.escape(said)):
+        client.submit({"type": "input", "name": "Ann"}, {"calls": [call]})
 
 
 def test_the_client_of_local_has_the_methods_of_any_other() -> None:
     for name, method in inspect.getmembers(Client, inspect.isfunction):
         if not name.startswith("_"):
             assert inspect.signature(getattr(LocalClient, name)) == inspect.signature(method), name
+
+
+def test_the_help_of_the_client_is_two_screens() -> None:
+    assert len(pydoc.plaintext.document(Client).splitlines()) <= 120
 
 
 def test_every_option_is_written_in_the_signature_and_in_the_docs() -> None:
