@@ -172,6 +172,7 @@ def _plan(checked: Callable[[], CheckedPlan], shape: Shape = WHOLE) -> Plan:
         layout, problems = rejected.plan, rejected.errors
     except Rejected as rejected:
         raise shape.rejected(explained(rejected)) from None
-    if problems := (*problems, *_embedded(layout)):
+    known = {problem.pointer for problem in problems}
+    if problems := (*problems, *(one for one in _embedded(layout) if one.pointer not in known)):
         raise shape.rejected(explained(RejectedCalls(problems, layout)))
     return Plan(**{field.name: getattr(layout, field.name) for field in fields(layout)})

@@ -220,8 +220,11 @@ class _Hints:
         kind = next((kind for kind in kinds if f'"{kind}" {_MISSING}' in problem.message), None)
         if kind is None:
             return None
-        why = f"{kind} is in _scopes, which give no parameter of that name: " if kind in scopes else ""
-        return f'{why}write "{kind}": "†{kind}", or `*, {kind}` in the function: keyword-only, it gets the scope'
+        how = f'write "{kind}": "†{kind}", or'
+        if kind in scopes:
+            why = f"{kind} is in _scopes, which give no parameter of that name"
+            return f"{why}: {how} let the function take (call, context)"
+        return f"{how} `*, {kind}` in the function: keyword-only, it gets the scope"
 
     def _at(self, call: Call) -> str:
         return pointer(*self._plan.submission.place(call.index)) if self._plan is not None else ""

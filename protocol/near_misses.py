@@ -460,11 +460,12 @@ def _read_nowhere(text: str, places: NamedPlaces, is_shown: Callable[[Reference]
         place = _place(name) if form is PlaceForm.REFERENCE else None
         return place if place is not None and places.has(place) and not is_shown(place) else None
 
-    if (found := as_template(text[: limits.LINT_LONGEST], known)) is None:
+    shown = text[: limits.LINT_LONGEST]
+    if (found := as_template(shown, known)) is None:
         return None
-    return (
-        f"has {found.found[0][0]!r} inside a text, where nothing is read: {found.remedy}; a † of the text itself is ††"
-    )
+    miss = NearMisses(places, is_shown).of(shown)
+    remedy = miss.remedy if miss is not None else found.remedy
+    return f"has {found.found[0][0]!r} inside a text, where nothing is read: {remedy}; a † of the text itself is ††"
 
 
 def is_promised(plan: CheckedPlan, place: Reference) -> bool:

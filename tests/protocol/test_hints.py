@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol import check_submission
+from acts_celery.protocol import Rejected, check_submission
 
 from .building import call, plan_submission, problems, problems_of, submission
 
@@ -337,9 +337,16 @@ def test_a_template_where_none_is_read_is_answered_with_the_reference(properties
     ],
 )
 def test_what_was_meant_to_be_read_in_a_text_is_found_and_the_template_named(text: str, remedy: str | None) -> None:
-    plan = check_submission(submission(call(to="†state.out", value=text), context=CONTEXT))
-    found = [finding.remedy for finding in plan.findings if finding.code == "ACT305"]
-    assert found == ([remedy] if remedy is not None else [])
+    try:
+        plan = check_submission(submission(call(to="†state.out", value=text), context=CONTEXT))
+    except Rejected as rejected:
+        (problem,) = rejected.errors
+        assert "†state.user" in text, "a reference to a known place is an error"
+        assert problem.message.count("write ") == 1
+        assert f": {remedy}; " in problem.message
+    else:
+        found = [finding.remedy for finding in plan.findings if finding.code == "ACT305"]
+        assert found == ([remedy] if remedy is not None else [])
 
 
 def test_what_a_template_reads_is_looked_at_and_its_type_is_not() -> None:
