@@ -135,7 +135,7 @@ def test_the_client_of_local_has_the_methods_of_any_other() -> None:
 
 
 def test_the_help_of_the_client_is_two_screens() -> None:
-    assert len(pydoc.plaintext.document(Client).splitlines()) <= 120
+    assert len(pydoc.TextDoc().document(Client).splitlines()) <= 120
 
 
 def test_every_option_is_written_in_the_signature_and_in_the_docs() -> None:
