@@ -136,7 +136,7 @@ class CallResult:
     until: str | None = None
     """The moment that it waits for (SPEC R4.12)."""
     not_taken: bool = False
-    """Whether it was skipped and nothing that it waited for has failed: another branch was taken (SPEC R6.6)."""
+    """That another branch was taken: it was skipped, and nothing that it waited for has failed (SPEC R6.6)."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the call as JSON; `tick` is there in a loop only, `child` if a child run answers it, `elements` if
