@@ -530,6 +530,9 @@ LONGEST_TURNS: Final = 10
 """Intervals after which a turn cannot end: a clock took it that has been set back since."""
 
 # registry/activities
+MOST_A_RATE: Final = 10_000
+"""The most calls of a rate: as many moments are kept."""
+LONGEST_RATE_DAYS: Final = 31
 LONGEST_VERSION: Final = 100
 """Characters of a version of code."""
 
@@ -749,6 +752,8 @@ UNCLAIMED_MS: Final = 5_000
 """How long a call may hold a slot and not have begun before its lane is published again."""
 SLOTS_AT_ONCE: Final = 1_000
 """Calls or lanes in one command: the server does nothing else meanwhile."""
+RATES_DUE_AT_ONCE: Final = 100
+"""Rates that are looked at in one command."""
 
 # store/waiting
 BACKGROUND_SECONDS: Final = 600.0

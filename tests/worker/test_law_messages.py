@@ -48,7 +48,7 @@ from acts_celery.worker.broker.messages import (
 )
 from acts_celery.worker.errors import MalformedMessage
 from acts_celery.worker.store.connections import connect_async
-from acts_celery.worker.store.slots import Slots, Slotted
+from acts_celery.worker.store.slots import Slots, Slotted, Wanted
 
 from .backend import settings_for
 
@@ -210,14 +210,14 @@ class House:
         if call in self.working:
             return
         self.woken = [woken for woken in self.woken if woken != call]
-        slotted = await self.slots.acquire([(call, limits)])
+        slotted = await self.slots.acquire([Wanted(call, limits)])
         (is_granted,) = slotted.granted
         self.waiting.pop(call, None)
         (self.working if is_granted else self.waiting)[call] = limits
         self.take(slotted)
 
     async def go(self, call: CallId) -> None:
-        self.take(await self.slots.release([(call, self.working.pop(call))]))
+        self.take(await self.slots.release([(call, self.working.pop(call), 0)]))
 
     async def answer(self, position: int) -> None:
         """A lane that was published comes."""

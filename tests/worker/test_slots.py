@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from redis import Redis
 
 from acts_celery import ActivitiesError, Client, activity
@@ -27,7 +30,7 @@ from acts_celery.worker.runner.deciding import definition_slots
 from acts_celery.worker.store.connections import connect, connect_async
 from acts_celery.worker.store.entries import id_key
 from acts_celery.worker.store.keys import Keys
-from acts_celery.worker.store.slots import SlotKeeper, Slots, Slotted
+from acts_celery.worker.store.slots import KEYED, Limit, Rate, SlotKeeper, Slots, Slotted, Wanted
 
 from .backend import Backend, Meeting, settings_apart, settings_for
 
@@ -45,11 +48,14 @@ class House:
         self.redis = Redis.from_url(server.redis_url, decode_responses=True)
         self.prefix = prefix
 
-    def acquire(self, *calls: CallId, limits: dict[str, int] = LIMITS) -> Slotted:
-        return self._do(lambda slots: slots.acquire([(call, limits) for call in calls]))
+    def acquire(self, *calls: CallId, limits: Mapping[str, Limit] = LIMITS, key: str = "") -> Slotted:
+        return self._do(lambda slots: slots.acquire([Wanted(call, limits, key) for call in calls]))
 
-    def release(self, *calls: CallId, limits: dict[str, int] = LIMITS) -> Slotted:
-        return self._do(lambda slots: slots.release([(call, limits) for call in calls]))
+    def release(self, *calls: CallId, limits: Mapping[str, Limit] = LIMITS) -> Slotted:
+        return self._do(lambda slots: slots.release([(call, limits, 0) for call in calls]))
+
+    def begun(self, *calls: CallId, limits: Mapping[str, Limit]) -> Slotted:
+        return self._do(lambda slots: slots.begin([(call, name) for call in calls for name in limits]))
 
     def reconcile(self) -> None:
         with connect(self.settings) as redis:
@@ -90,6 +96,11 @@ class House:
 @pytest.fixture
 def house(server: EmbeddedServer, request: pytest.FixtureRequest) -> House:
     return House(server, f"slots.{abs(hash(request.node.name))}")
+
+
+def wait_past(redis: Redis, milliseconds: int) -> None:
+    """Return when the server has that much later."""
+    redis.blpop(["nobody-writes-here"], milliseconds / 1000)
 
 
 def call(number: int, run: str = "r", instance: str | None = None) -> CallId:
@@ -245,6 +256,124 @@ def test_a_call_at_work_keeps_its_slot_however_long_it_takes(house: House) -> No
     assert house.acquire(call(2)).granted == (False,)
 
 
+# Rates and keys.
+
+HOURLY = {"rate:a": Rate(2, 3_600_000)}
+
+
+def test_a_slot_of_a_rate_counts_until_its_window_is_over_and_not_until_its_call_ends(house: House) -> None:
+    first, second, third = (call(number) for number in range(3))
+    assert house.acquire(first, second, third, limits=HOURLY).granted == (True, True, False)
+    assert house.begun(first, limits=HOURLY).handed == ()
+    assert house.release(first, limits=HOURLY).handed == (), "it has begun, and counts"
+    begun = f"{house.prefix}:{{slots}}:begun:rate:a"
+    (member,) = house.redis.zrange(begun, 0, -1)
+    house.redis.zadd(begun, {member: (time.time() - 3_601) * 1000})
+    assert house.release(second, limits=HOURLY).handed == (third,)
+
+
+def test_the_next_call_that_waits_for_a_rate_is_handed_its_slot_when_it_is_due(house: House) -> None:
+    limits = {"rate:a": Rate(1, 100)}
+    first, second = call(0), call(1)
+
+    async def waiting() -> tuple[CallId, ...]:
+        handed = asyncio.Queue[tuple[CallId, ...]]()
+
+        async def wake(calls: Collection[CallId]) -> None:
+            handed.put_nowait(tuple(calls))
+
+        async with connect_async(house.settings) as redis:
+            slots = Slots(redis, prefix=house.prefix, wake=wake)
+            await slots.acquire([Wanted(first, limits), Wanted(second, limits)])
+            await slots.begin([(first, "rate:a")])
+            began = monotonic()
+            found = await asyncio.wait_for(handed.get(), 10)
+            assert monotonic() - began >= 0.1
+            return found
+
+    assert asyncio.run(waiting()) == (second,)
+
+
+def test_the_sweep_hands_on_what_is_due_where_no_process_does(house: House) -> None:
+    limits = {"rate:a": Rate(1, 50)}
+    house.begin("r")
+    house.acquire(call(0), call(1), limits=limits)
+    house.enter(call(0), "running:1:0:somebody")
+    house.reconcile()  # it is at work: it has begun
+    wait_past(house.redis, 60)
+    house.reconcile()
+    assert house.published("r") == ["i1"]
+
+
+@pytest.mark.parametrize(("entry", "has_begun"), [("sent:1:0:me/5/lathe", False), ("sent:1:0:me/5/", True)])
+def test_a_call_in_a_queue_has_not_begun_before_it_is_taken(house: House, entry: str, has_begun: bool) -> None:
+    house.begin("r")
+    house.acquire(call(0), limits=HOURLY)
+    house.enter(call(0), entry)
+    house.reconcile()
+    assert house.redis.zcard(f"{house.prefix}:{{slots}}:begun:rate:a") == has_begun
+
+
+def test_what_was_noted_before_the_clock_was_set_back_does_not_count_for_longer_than_a_window(house: House) -> None:
+    house.acquire(call(0), call(1), limits=HOURLY)
+    house.begun(call(0), call(1), limits=HOURLY)
+    begun = f"{house.prefix}:{{slots}}:begun:rate:a"
+    members: list[str] = house.redis.zrange(begun, 0, -1)
+    house.redis.zadd(begun, dict.fromkeys(members, (time.time() + 86_400) * 1000))
+    house.acquire(call(2), limits=HOURLY)
+    assert house.redis.zscore(f"{house.prefix}:{{slots}}:due", "rate:a") < (time.time() + 3_700) * 1000
+
+
+def test_a_key_has_limits_of_its_own_and_nothing_is_left_of_one_that_nobody_uses(house: House) -> None:
+    base, rate = f"activity:a{KEYED}", f"rate:a{KEYED}"
+
+    def limits(key: str) -> dict[str, Limit]:
+        return {base + key: 1, rate + key: Rate(1, 20)}
+
+    assert house.acquire(call(0), limits=limits("x"), key="x").granted == (True,)
+    assert house.acquire(call(1), limits=limits("x"), key="x").granted == (False,)
+    assert house.acquire(call(2), limits=limits("y"), key="y").granted == (True,)
+    house.begun(call(0), call(2), limits={rate: 1})
+    assert house.release(call(0), limits={base: 1, rate: 1}).handed == (call(1),), "who has a key need not know it"
+    house.release(call(1), call(2), limits={base: 1, rate: 1})
+    left = {name for name in house.names() if house.redis.pttl(name) < 0}
+    assert left == set(), "all else expires"
+
+
+@settings(max_examples=settings().max_examples // 5)
+@given(
+    most=st.integers(1, 3),
+    taken=st.lists(st.tuples(st.sampled_from(["come", "begin", "wait"]), st.integers(0, 9)), max_size=40),
+)
+def test_in_no_window_begin_more_calls_than_a_rate_has_slots(
+    server: EmbeddedServer, most: int, taken: list[tuple[str, int]]
+) -> None:
+    window_ms = 15
+    limits = {"rate:a": Rate(most, window_ms)}
+    house = House(server, f"rates.{secrets.token_hex(6)}")
+
+    async def live() -> list[float]:
+        began, granted = list[float](), set[CallId]()
+        async with connect_async(house.settings) as redis:
+            slots = Slots(redis, prefix=house.prefix)
+            for what, number in taken:
+                one = CallId(f"r{number % 2}", None, number)
+                if what == "come":
+                    granted |= {one} if (await slots.acquire([Wanted(one, limits)])).granted[0] else set()
+                elif what == "begin" and one in granted:
+                    granted.remove(one)
+                    began.append(monotonic())
+                    await slots.begin([(one, "rate:a")])
+                elif what == "wait":
+                    await asyncio.sleep(number / 1000)
+        return began
+
+    began = asyncio.run(live())
+    for at, moment in enumerate(began):
+        within = [other for other in began[at:] if other - moment < window_ms / 1000]
+        assert len(within) <= most
+
+
 # Limits on how many calls are at work at a time hold over all workers and runs, and survive a worker's death.
 
 LANES = 6
@@ -286,9 +415,14 @@ def wait_until_waiting(backend: Backend, name: str, run: str, size: int) -> None
 
 
 def wait_until_free(backend: Backend) -> None:
-    """Return when nobody holds a slot or waits for one."""
+    """Return when nobody holds a slot or waits for one, and nothing is left of any."""
     key = f"{backend.settings.key_prefix}:{{slots}}"
-    wait_until(backend, key, lambda: not list(backend.redis.scan_iter(f"{key}*")))
+    backend.redis.config_set("notify-keyspace-events", "KA")
+    with backend.redis.pubsub() as writes:  # type: ignore[no-untyped-call]  # redis is typed but here
+        writes.psubscribe(f"__keyspace@0__:{key}*")
+        while list(backend.redis.scan_iter(f"{key}*")):
+            assert writes.get_message(timeout=20) is not None, "something is left"
+    backend.redis.config_set("notify-keyspace-events", "")
 
 
 def slots(backend: Backend, act: Callable[[Slots], Awaitable[Slotted]]) -> Slotted:
@@ -375,7 +509,7 @@ def test_a_request_definition_says_how_many_are_at_work(limited: Backend) -> Non
     keys = Keys("limited", somebody.run)
     limited.redis.hset(keys.state, "status", "running")
     limited.redis.hset(keys.calls, "\x1f0", "running:1:0:somebody")
-    assert slots(limited, lambda asked: asked.acquire([(somebody, limit)])).granted == (True,)
+    assert slots(limited, lambda asked: asked.acquire([Wanted(somebody, limit)])).granted == (True,)
     run = limited.client.submit(
         lanes(), {"calls": calls}, tools={"ask": {"_delegate": {}}}, delegates={"translator": definition}
     )
@@ -426,6 +560,74 @@ def test_a_slot_outlives_the_worker_that_dies_at_work_in_it(mortal: Backend, mee
     meeting.open_gate("never:slot-1")
     with mortal.worker():
         assert mortal.wait(run.id).status == "completed"
+    wait_until_free(mortal)
+
+
+def paced(meeting: Meeting, name: str, count: int) -> list[float]:
+    """When calls have begun, in order."""
+    return sorted(meeting.take(f"paced:{name}") for _ in range(count))
+
+
+def most_within(moments: list[float], seconds: float) -> int:
+    return max(sum(0 <= other - moment < seconds for other in moments) for moment in moments)
+
+
+def paced_plan(tool: str, **parameters: Any) -> dict[str, Any]:
+    return {"type": "plan", "calls": [{"_tool": tool, "_outputPath": "†state.seen", **parameters}]}
+
+
+def test_no_more_calls_begin_than_a_rate_allows_for_each_value_of_its_key(limited: Backend, meeting: Meeting) -> None:
+    runs = [limited.client.submit([paced_plan("pace", customer=name), *lanes(8)]) for name in ("x", "y", "x")]
+    for run in runs:
+        assert limited.wait(run.id).status == "completed"
+    wide, narrow = paced(meeting, "x", 16), paced(meeting, "y", 8)
+    assert most_within(wide, 1.0) <= 5
+    assert most_within(narrow, 1.0) <= 5
+    assert narrow[-1] < wide[-1], "a value of the key waits for no other"
+    wait_until_free(limited)
+
+
+def test_a_rate_holds_for_calls_that_go_to_a_queue_or_are_forgotten(limited: Backend, meeting: Meeting) -> None:
+    far = limited.client.submit([paced_plan("paceFar", name="far"), *lanes(7)])
+    forgotten = {"type": "plan", "calls": [{"_tool": "pace", "customer": "forgotten"}]}
+    sent = limited.client.submit([forgotten, *lanes(7)])
+    for run in (far, sent):
+        assert limited.wait(run.id).status == "completed"
+    assert most_within(paced(meeting, "far", 7), 1.0) <= 5
+    moments = paced(meeting, "forgotten", 7)
+    assert moments[-1] - moments[0] > 0.8
+    wait_until_free(limited)
+
+
+def test_what_waits_for_a_rate_is_said(limited: Backend) -> None:
+    run = limited.client.submit([paced_plan("hourly", n=1), *lanes(2)])
+    key = f"{limited.settings.key_prefix}:{{slots}}"
+    wait_until(limited, f"{key}:due", lambda: limited.redis.zcard(f"{key}:due") == 1)
+    (waiting,) = run.status()["waiting_for"]
+    assert waiting["for"] == "rate"
+    assert "the rate of hourly (1 in 3600 s): the next one may begin in 3" in waiting["reason"]
+    run.cancel()
+    limited.redis.delete(f"{key}:begun:rate:hourly")  # it would expire
+    wait_until_free(limited)
+
+
+def test_a_rate_holds_through_the_death_of_a_worker_that_has_begun_a_call(mortal: Backend, meeting: Meeting) -> None:
+    calls = [
+        {"_tool": "hangOncePaced", "name": f"paced-{mark}", "_instance": f"i{mark}", "_outputPath": "†state.seen"}
+        for mark in range(3)
+    ]
+    with mortal.worker() as victim:
+        run = mortal.client.submit(lanes(3), {"calls": calls})
+        first = meeting.take("paced:hanging")
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.wait()
+    for mark in range(3):
+        meeting.open_gate(f"never:paced-{mark}")
+    with mortal.worker():
+        assert mortal.wait(run.id).status == "completed"
+    moments = [first, *paced(meeting, "hanging", meeting.count("paced:hanging"))]
+    assert len(moments) >= 4, "the one that was lost begins again"
+    assert most_within(moments, 1.0) == 1
     wait_until_free(mortal)
 
 

@@ -117,8 +117,10 @@ class InlineFireAndForget:
 
     def _is_sent(self, call: Call) -> bool:
         """Tell whether a call goes to the background, as far as this client knows."""
-        is_known = call.runner.executor is Executor.ACTIVITY and call.runner.name in self._registry.activities
-        return is_known and call.is_fire_and_forget and self._remote.queue(call) == self._settings.queue_background
+        is_code = call.runner.executor is Executor.ACTIVITY and call.is_fire_and_forget
+        activity = self._registry.activities.get(call.runner.name) if is_code else None
+        is_free = activity is not None and activity.policy.rate is None  # else a worker asks whether it may begin
+        return is_free and self._remote.queue(call) == self._settings.queue_background
 
     def _sent(self, plan: Plan, lane: Lane, run: str, tokens: Tokens, trace: str, most_bytes: int) -> Sent:
         """Make the tasks of a lane's calls; none unless all calls can begin, and the tasks fit into so many bytes."""

@@ -11,9 +11,11 @@ dict of kind to value, and admits any parameters.
 from __future__ import annotations
 
 import inspect
+import json
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, lru_cache, partial, wraps
 from pathlib import Path
 from types import CodeType
@@ -113,6 +115,8 @@ F = TypeVar("F", bound=Function)
 R = TypeVar("R", bound="Registered")
 
 _CONFIG: Final = ConfigDict(arbitrary_types_allowed=True)
+_RATE: Final = re.compile(r"([1-9][0-9]{0,6})/([1-9][0-9]{0,4})?([smhd])", re.ASCII)
+_UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NUMBERS: Final = (
     ("retries", int, "a whole number"),
     ("max_concurrency", int, "a whole number"),
@@ -124,7 +128,8 @@ _NUMBERS: Final = (
 
 @dataclass(frozen=True)
 class Policy:
-    """The attempts of a call, their time and the waits between them, and the calls at work at a time over all workers.
+    """The attempts of a call, their time and the waits between them, and over all workers the calls at work at a time,
+    and those that begin within a time.
 
     Waits between attempts double from `backoff_seconds`, with jitter. Raises `ActivitiesError`.
     """
@@ -134,6 +139,14 @@ class Policy:
     backoff_seconds: float = 0.5
     backoff_max_seconds: float = 30.0
     max_concurrency: int | None = None
+    _: KW_ONLY
+    rate: Any = None
+    """A text such as `10/s`."""
+    key: Any = None
+    """The parameter for each value of which `rate` and `max_concurrency` hold."""
+    retry_on: tuple[type[BaseException], ...] | None = None
+    """The only errors after which there is another attempt."""
+    no_retry_on: tuple[type[BaseException], ...] = ()
 
     def __post_init__(self) -> None:
         for name, kinds, noun in _NUMBERS:
@@ -147,6 +160,42 @@ class Policy:
         for name in ("retries", "backoff_seconds", "backoff_max_seconds"):
             if getattr(self, name) < 0:
                 raise ActivitiesError(f"{name} is {getattr(self, name)}: at least 0")
+        self._check_rate()
+        if not self.retries and (self.retry_on is not None or self.no_retry_on):
+            raise ActivitiesError("retry_on and no_retry_on choose among retries, and there are none: add retries=3")
+
+    def _check_rate(self) -> None:
+        if self.rate is not None and self.rate_limit is None:
+            text = f"at most {limits.MOST_A_RATE} calls in at most {limits.LONGEST_RATE_DAYS} days"
+            raise ActivitiesError(f'rate is {self.rate!r}: such as rate="10/s", "100/m", "5/10s", "1000/d", {text}')
+        if self.key is None:
+            return
+        if not (isinstance(self.key, str) and self.key):
+            raise ActivitiesError(f'key is {self.key!r}: the name of a parameter, such as key="customer"')
+        if self.rate is None and self.max_concurrency is None:
+            raise ActivitiesError(
+                f'key is {self.key!r}, and nothing is limited by it: add rate="10/s", or max_concurrency=1'
+            )
+
+    @cached_property
+    def rate_limit(self) -> tuple[int, int] | None:
+        """How many calls may begin in how many ms; None where there is no rate, or none that can be kept."""
+        found = _RATE.fullmatch(self.rate) if isinstance(self.rate, str) else None
+        if found is None:
+            return None
+        most, window_ms = int(found[1]), int(found[2] or 1) * _UNITS_MS[found[3]]
+        is_kept = most <= limits.MOST_A_RATE and window_ms <= limits.LONGEST_RATE_DAYS * _UNITS_MS["d"]
+        return (most, window_ms) if is_kept else None
+
+    def may_retry(self, error: BaseException) -> bool:
+        """Whether there may be another attempt after an error; after a group, where that is so for all in it."""
+        if isinstance(error, self.no_retry_on):
+            return False
+        if self.retry_on is not None and isinstance(error, self.retry_on):
+            return True
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(self.may_retry, error.exceptions))
+        return self.retry_on is None
 
 
 @dataclass(frozen=True)
@@ -182,6 +231,24 @@ class Activity(Registered):
     takes_call: bool
     queue: str | None = None
     policy: Policy = field(default_factory=Policy)
+
+    def __post_init__(self) -> None:
+        """Raises `ActivitiesError` for a key that is no parameter."""
+        super().__post_init__()
+        names = [name for name in self.schema.get("properties", {}) if not name.startswith("_")]
+        if self.policy.key is not None and not self.takes_call and self.policy.key not in names:
+            hint = Speller().hint(self.policy.key, names) or f"; there are {', '.join(names) or 'none'}"
+            raise ActivitiesError(f"activity {self.name!r}: key is {self.policy.key!r}, which is no parameter{hint}")
+
+    def key_of(self, parameters: Mapping[str, Any]) -> str:
+        """A digest of the value of the parameter that the policy's `key` names, as it is, or by default; a whole number
+        has one, however it is written.
+        """
+        key = self.policy.key or ""
+        value = parameters.get(key, self.schema.get("properties", {}).get(key, {}).get("default"))
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        return digest_of(json.dumps(value, sort_keys=True, default=str).encode())
 
     @cached_property
     def contract(self) -> Contract:
@@ -319,13 +386,45 @@ registry: Final = Registry()
 """The registry of `@activity`, `@delegate` and `@model`."""
 
 
-class BackoffOptions(TypedDict, total=False):
-    """Options of `@activity` for the waits between attempts (first 0.5 s, longest 30 s), and for trust."""
+Errors = type[BaseException] | Sequence[type[BaseException]]
+"""A type of exceptions, or several."""
+
+
+class RetryOptions(TypedDict, total=False):
+    """Options for the waits between attempts (first 0.5 s, longest 30 s), and for what is tried again."""
 
     backoff_seconds: float
     backoff_max_seconds: float
+    retry_on: Errors
+    no_retry_on: Errors
+
+
+class ActivityOptions(RetryOptions, total=False):
+    """Further options of `@activity`: for trust, and for how often calls begin."""
+
     effects: bool
     untrusted: str | Sequence[str]
+    rate: str
+    key: str
+
+
+def _policy(
+    retries: int, timeout_seconds: float | None, max_concurrency: int | None, options: Mapping[str, Any]
+) -> Policy:
+    """Raises `ActivitiesError`."""
+    own = {name: options[name] for name in ("backoff_seconds", "backoff_max_seconds", "rate", "key") if name in options}
+    for name in ("retry_on", "no_retry_on"):
+        if name in options:
+            given = options[name]
+            own[name] = (given,) if isinstance(given, type) else tuple(given) if isinstance(given, Sequence) else given
+            are_types = isinstance(own[name], tuple) and own[name] and all(map(_is_error_type, own[name]))
+            if not are_types:
+                raise ActivitiesError(f"{name} is {given!r}: types of exceptions, such as {name}=(ConnectionError,)")
+    return Policy(retries, timeout_seconds, max_concurrency=max_concurrency, **own)
+
+
+def _is_error_type(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)
 
 
 @overload
@@ -340,7 +439,7 @@ def activity(
     timeout_seconds: float | None = None,
     max_concurrency: int | None = None,
     version: str | None = None,
-    **options: Unpack[BackoffOptions],
+    **options: Unpack[ActivityOptions],
 ) -> Callable[[F], F]: ...
 def activity(
     name: Any = None,
@@ -351,25 +450,23 @@ def activity(
     timeout_seconds: float | None = None,
     max_concurrency: int | None = None,
     version: str | None = None,
-    **options: Unpack[BackoffOptions],
+    **options: Unpack[ActivityOptions],
 ) -> Any:
     """Register a function as an activity; its name is the tool's unless another is given.
 
     With a `queue` of its own it runs in a task of its own on the workers of that queue, else in the instance's task.
     `retries` are attempts after the first, `timeout_seconds` bounds one attempt, `max_concurrency` how many calls are
-    at work at a time, over all workers. The first wait between attempts takes `backoff_seconds` (0.5), each next one
-    twice as long, at most `backoff_max_seconds` (30). With `effects` a call changes something outside: it starts by
-    itself only if nothing that others wrote decides on it, but for parameters that are `Annotated[str, Content]`, and
-    `acts retry --downstream` does it again only with `--effects`. Its results are `untrusted` where others write to
-    such sources: a name, or several (SPEC R16). Results name the `version` of the code that ran a call: this
-    text, else a digest of its module's source.
+    at work at a time, over all workers. With `rate`, such as "10/s", at most so many calls begin in any such time, over
+    all workers; with `key` it holds for each value of that parameter, and so does `max_concurrency`. The first wait
+    between attempts takes `backoff_seconds` (0.5), each next one twice as long, at most `backoff_max_seconds` (30).
+    `retry_on` names the only exceptions after which there is another attempt, `no_retry_on` those after which there is
+    none. With `effects` a call changes something outside: it starts by itself only if nothing that others wrote decides
+    on it, but for parameters that are `Annotated[str, Content]`, and `acts retry --downstream` does it again only with
+    `--effects`. Its results are `untrusted` where others write to such sources: a name, or several (SPEC R16). Results
+    name the `version` of the code that ran a call: this text, else a digest of its module's source.
     """
-    if unknown := options.keys() - BackoffOptions.__annotations__.keys():
-        known = ("queue", "retries", "timeout_seconds", "max_concurrency", "version", *BackoffOptions.__annotations__)
-        hint = Speller().hint(min(unknown), known) or f"; it has a name, which stands first, and {', '.join(known)}"
-        raise TypeError(f"activity() has no argument {min(unknown)!r}{hint}")
-    first, longest = options.get("backoff_seconds", 0.5), options.get("backoff_max_seconds", 30.0)
-    policy = Policy(retries, timeout_seconds, first, longest, max_concurrency)
+    _require_known("activity", options, ("queue", *_USUAL), ActivityOptions)
+    policy = _policy(retries, timeout_seconds, max_concurrency, options)
     effects, untrusted = options.get("effects", False), options.get("untrusted", ())
 
     def register(function: Any) -> Any:
@@ -387,17 +484,18 @@ def delegate(
     *,
     retries: int = 0,
     timeout_seconds: float | None = None,
-    backoff_seconds: float = 0.5,
-    backoff_max_seconds: float = 30.0,
     max_concurrency: int | None = None,
     version: str | None = None,
+    **options: Unpack[RetryOptions],
 ) -> Callable[[F], F]:
     """Register a function as a delegate: it is given its context, a list of messages, and returns the call's result.
 
-    Results name the `version` of the code that ran a call: this text, else a digest of its module's source.
+    The options for its attempts are those of `activity`. Results name the `version` of the code that ran a call: this
+    text, else a digest of its module's source.
     """
     _require_name(name, "delegate")
-    policy = Policy(retries, timeout_seconds, backoff_seconds, backoff_max_seconds, max_concurrency)
+    _require_known("delegate", options, _USUAL, RetryOptions)
+    policy = _policy(retries, timeout_seconds, max_concurrency, options)
 
     def register(function: F) -> F:
         registry.add_delegate(Delegate(name, function, policy, given_version=version))
@@ -419,6 +517,17 @@ def model(name: str, /) -> Callable[[F], F]:
         return function
 
     return register
+
+
+_USUAL: Final = ("retries", "timeout_seconds", "max_concurrency", "version")
+
+
+def _require_known(what: str, options: Mapping[str, Any], named: Sequence[str], others: type) -> None:
+    """Raise `TypeError` for an option that there is not."""
+    if unknown := options.keys() - (more := others.__annotations__).keys():
+        known = (*named, *more)
+        hint = Speller().hint(min(unknown), known) or f"; it has a name, which stands first, and {', '.join(known)}"
+        raise TypeError(f"{what}() has no argument {min(unknown)!r}{hint}")
 
 
 def _require_name(name: object, what: str) -> None:

@@ -473,7 +473,7 @@ def _failed(error: BaseException, attempt: Attempt, name: str, policy: Policy) -
     found = _found(error, policy)
     failure = found or Failure(type(error).__name__[:LONGEST_TYPE], _text(error))
     failures = attempt.failures + 1
-    is_last = failures > policy.retries or not _may_retry(error)
+    is_last = failures > policy.retries or not _may_retry(error, policy)
     logger.log(
         logging.ERROR if is_last else logging.WARNING,
         "%s failed: %s (%.200s), call %s, attempt %d of %d",
@@ -514,8 +514,8 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _may_retry(error: BaseException) -> bool:
-    return error.retry if isinstance(error, CallFailed) else True
+def _may_retry(error: BaseException, policy: Policy) -> bool:
+    return policy.may_retry(error) and (error.retry if isinstance(error, CallFailed) else True)
 
 
 def _found(error: BaseException, policy: Policy) -> Failure | None:

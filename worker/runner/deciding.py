@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from ...protocol.calls.call import Call, call_of
@@ -16,15 +16,15 @@ from ...protocol.schemas.validation import OffloadedChecks
 from ..broker.attempts import Attempt, CallId, Result, Retry
 from ..broker.messages import lane_task, pack, rest_of
 from ..limits import BYTES_A_STEP, OUTCOMES_A_STEP
-from ..registry.activities import Activity, Delegate
 from ..store.commits import Delegated, Rest
 from ..store.entries import CallTiming
 from ..store.held_calls import pack_hold
 from ..store.lane import LaneView
 from ..store.scripts import ExecutedBy, date_now
+from ..store.slots import KEYED, RATE, Limit, Rate, Wanted
 from .remote import Started
 from .starting import Starter
-from .step import Mailbox, Step, WorkerContext
+from .step import Mailbox, Publish, Step, WorkerContext
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +32,11 @@ logger = logging.getLogger(__name__)
 class Decider:
     """Decides for one lane runner. The lane is the log's, plus outcomes about to be committed."""
 
-    def __init__(self, services: WorkerContext, starter: Starter, mailbox: Mailbox) -> None:
+    def __init__(self, services: WorkerContext, starter: Starter, mailbox: Mailbox, admission: Admission) -> None:
         self._services = services
         self._starter = starter
         self._mailbox = mailbox
+        self._admission = admission
         self.results: deque[tuple[Attempt, Result | Started]] = deque()
         """Results of calls that are not in the log yet, in order: each is judged by what those before it leave."""
         self._of_results = OffloadedChecks()
@@ -43,9 +44,11 @@ class Decider:
         self._of_calls = OffloadedChecks()
         """Checks of calls to be started that are heavy to make."""
         self._unpaid: list[Start] = []
-        """Calls that are to be forgotten, whose requests to a model have to be paid before they are sent."""
-        self._paid: dict[int, Cost | Failure] = {}
-        """What has been paid for them, or why they are not sent."""
+        """Calls that are to be forgotten, and before that have to pay for a request to a model, or need a slot."""
+        self._paid: dict[int, Cost | Failure | None] = {}
+        """What has been paid for them, nothing where they have a slot, or why they are not sent."""
+        self._refused: set[int] = set()
+        """Those of them that wait for a slot."""
         self._now_ms: int | None = None
         """The server's time, as far as results need it that were given back."""
         self._resumed_ms = 0
@@ -60,12 +63,17 @@ class Decider:
 
     async def judge(self, lane: LaneView, is_over: Callable[[], bool]) -> None:
         """Have those verdicts found, in the validator's process, without which the step before could not go on; and the
-        time, where calls were given back. Have paid what is to be paid.
+        time, where calls were given back. Have paid what is to be paid, and ask for slots of what is to be forgotten.
         """
         run = lane.run.run
         for start in [] if is_over() else self._unpaid:
             index = start.call.index
-            self._paid[index] = await self._starter.pay(start, lane.again(index), lane.execution)
+            if self._starter.is_paid_ahead(start.call):
+                self._paid[index] = await self._starter.pay(start, lane.again(index), lane.execution)
+            elif await self._admission.admit([start]):
+                self._paid[index] = None
+            else:
+                self._refused.add(index)
         self._unpaid.clear()
         if any(isinstance(result, Retry) and result.is_given_back for _, result in self.results):
             self._now_ms = await self._services.log.now_ms()
@@ -151,6 +159,9 @@ class Decider:
                 break
             self._of_calls.found.clear()
             for decision in decisions:
+                if isinstance(decision, Start) and decision.call.index in self._refused:
+                    self._refused.remove(decision.call.index)
+                    continue
                 if step.load >= BYTES_A_STEP and _is_written(decision):
                     lane.execution.reconsider(decision.call.index)
                     continue
@@ -189,7 +200,8 @@ class Decider:
         return execution.finish(index, Success(None, paid.pack() if paid is not None else None), now)
 
     def _is_unpaid(self, call: Call) -> bool:
-        return call.index not in self._paid and self._starter.is_paid_ahead(call)
+        is_asked_ahead = call.is_fire_and_forget and self._admission.is_limited(call)
+        return call.index not in self._paid and (is_asked_ahead or self._starter.is_paid_ahead(call))
 
     def _rest(self, lane: LaneView, index: int, delay_seconds: float) -> None:
         """Let a call rest; one that is soon due is tried again here."""
@@ -215,11 +227,12 @@ def _is_written(decision: Decision) -> TypeGuard[Start | Hold | FanOut]:
     return not isinstance(decision, Outcome) and (not isinstance(decision, Start) or decision.call.is_fire_and_forget)
 
 
-# Admission: which of a lane's calls may begin now, where the number of calls at work is limited.
+# Admission: which of a lane's calls may begin now, where it is limited how many are at work, or begin within a time.
 #
-# A limit is set by `@activity(max_concurrency=…)`, `@delegate(…, max_concurrency=…)`, the `config` of a request
-# definition or of a submission, or `ACTS_LIMIT_RUN_CONCURRENCY`. It holds for calls whose end is awaited: what is sent
-# and forgotten is out of sight. Where nothing is limited, nothing is asked.
+# A limit is set by `@activity(max_concurrency=…, rate=…, key=…)`, `@delegate(…, max_concurrency=…)`, the `config` of a
+# request definition or of a submission, or `ACTS_LIMIT_RUN_CONCURRENCY`. It holds for calls whose end is awaited: what
+# is sent and forgotten is out of sight, but for its first attempt, which counts for a rate when it is sent. Where
+# nothing is limited, nothing is asked.
 
 MAX_CONCURRENCY = "max_concurrency"
 """The property of a `config` that limits how many calls are at work at a time."""
@@ -241,56 +254,97 @@ class Admission:
 
     async def admit(self, starts: Sequence[Start]) -> list[Start]:
         """Choose the starts that have a slot, or need none. The others wait until the lane is published for them."""
-        limited = self._limited(start.call for start in starts)
+        limited = [self._wanted(start, limits) for start in starts if (limits := self._limits_of(start.call))]
         if not limited:
             return list(starts)
         slotted = await self._slots.acquire(limited)
-        refused = {call.index for (call, _), is_granted in zip(limited, slotted.granted, strict=True) if not is_granted}
+        refused = {one.call.index for one, is_granted in zip(limited, slotted.granted, strict=True) if not is_granted}
         self._refuse(refused)
-        await self._wake({(call.run, call.instance) for call in slotted.handed})
+        await self._wake(slotted.handed)
         return [start for start in starts if start.call.index not in refused]
 
-    async def release(self, calls: Iterable[Call]) -> frozenset[int]:
-        """Give back the slots of calls that have ended or rest. Returns calls of this lane that waited and have one."""
-        held = self._limited(calls)
-        if not held:
+    def is_limited(self, call: Call) -> bool:
+        """Whether a call needs a slot."""
+        return bool(self._limits_of(call))
+
+    async def note_begun(self, calls: Iterable[Call]) -> frozenset[int]:
+        """Note that calls have begun in this process: the windows of their rates run from now on. Returns as `release`
+        does.
+        """
+        begun = [(self._id(call), name) for call in calls for name in self._limits_of(call) if name.startswith(RATE)]
+        return await self._hand_on((await self._slots.begin(begun)).handed) if begun else frozenset()
+
+    async def release(self, calls: Iterable[Call], took_ms: Mapping[int, CallTiming]) -> frozenset[int]:
+        """Give back the slots of calls that have ended or rest, and how long those that have ended took. Returns calls
+        of this lane that waited and have one.
+        """
+        limited = [(call, names) for call in calls if (names := self._limits_of(call))]
+        if not limited:
             return frozenset()
-        own, lanes = set(), set()
-        for call in (await self._slots.release(held)).handed:
-            if (call.run, call.instance) == (self._run, self._instance):
-                own.add(call.index)
-            else:
-                lanes.add((call.run, call.instance))
-        await self._wake(lanes)
-        return frozenset(own)
+        took = {index: timing.took_ms or 0 for index, timing in took_ms.items()}
+        held = ((self._id(call), names, took.get(call.index, 0)) for call, names in limited)
+        return await self._hand_on((await self._slots.release(held)).handed)
 
-    async def _wake(self, lanes: Collection[tuple[str, str | None]]) -> None:
+    async def _hand_on(self, handed: Collection[CallId]) -> frozenset[int]:
+        """Wake the lanes of other calls that were handed a slot."""
+        own = {call for call in handed if (call.run, call.instance) == (self._run, self._instance)}
+        await self._wake({*handed} - own)
+        return frozenset(call.index for call in own)
+
+    async def _wake(self, calls: Collection[CallId]) -> None:
         """Publish the lanes of calls that were handed a slot."""
-        if lanes:
-            queue = self._settings.queue_instances
-            await self._publish([lane_task(run, instance, queue) for run, instance in lanes])
+        if calls:
+            await publish_lanes(self._publish, self._settings.queue_instances, calls)
 
-    def _limited(self, calls: Iterable[Call]) -> list[tuple[CallId, Mapping[str, int]]]:
-        """Choose the calls that are limited, each with its limits."""
-        limits = [(call, self._limits_of(call)) for call in calls]
-        return [(CallId(self._run, self._instance, call.index), names) for call, names in limits if names]
+    def _id(self, call: Call) -> CallId:
+        return CallId(self._run, self._instance, call.index)
 
-    def _limits_of(self, call: Call) -> Mapping[str, int]:
-        """The names that limit a call, and how many calls of each may be at work."""
-        if call.is_fire_and_forget:
-            return {}
+    def _wanted(self, start: Start, limits: Mapping[str, Limit]) -> Wanted:
+        """The slots that a call needs, with its own key in their names."""
+        activity = self._registry.activities.get(start.call.runner.name)
+        if activity is None or not any(name.endswith(KEYED) for name in limits):
+            return Wanted(self._id(start.call), limits)
+        key = activity.key_of(start.parameters)
+        named = {name + key if name.endswith(KEYED) else name: limit for name, limit in limits.items()}
+        return Wanted(self._id(start.call), named, key)
+
+    def _limits_of(self, call: Call) -> Mapping[str, Limit]:
+        """The names that limit a call, and how many calls of each may be at work, or begin; those of activities with a
+        key end in `KEYED`.
+        """
         name, definition = call.runner.name, self._definition
+        is_code = call.runner.executor is Executor.ACTIVITY
+        limits = dict(self._limits_of_activity(name)) if is_code else {}
+        if call.is_fire_and_forget:
+            return {name: limit for name, limit in limits.items() if name.startswith(RATE)}
         own = definition.config.get(MAX_CONCURRENCY)
-        limits = {f"run:{self._run}": _tightest(own, self._settings.limit_run_concurrency)}
-        if call.runner.executor is Executor.ACTIVITY:
-            limits[f"activity:{name}"] = _limit_of(self._registry.activities.get(name))
-        elif call.runner.executor is Executor.DELEGATE and name in definition.delegates:
+        if (most := _tightest(own, self._settings.limit_run_concurrency)) is not None:
+            limits[f"run:{self._run}"] = most
+        if call.runner.executor is Executor.DELEGATE and name in definition.delegates:
             own = (definition.delegates[name].get("config") or {}).get(MAX_CONCURRENCY)
             if own is not None:
                 limits[definition_slots(name, definition.delegates[name])] = own
         elif call.runner.executor is Executor.DELEGATE:
-            limits[f"delegate:{name}"] = _limit_of(self._registry.delegates.get(name))
-        return {name: limit for name, limit in limits.items() if limit is not None}
+            code = self._registry.delegates.get(name)
+            if code is not None and code.policy.max_concurrency is not None:
+                limits[f"delegate:{name}"] = code.policy.max_concurrency
+        return limits
+
+    def _limits_of_activity(self, name: str) -> Iterator[tuple[str, Limit]]:
+        if (activity := self._registry.activities.get(name)) is None:
+            return
+        policy = activity.policy
+        of = name if policy.key is None else name + KEYED
+        if policy.max_concurrency is not None:
+            yield f"activity:{of}", policy.max_concurrency
+        if policy.rate_limit is not None:
+            yield RATE + of, Rate(*policy.rate_limit)
+
+
+async def publish_lanes(publish: Publish, queue: str, calls: Iterable[CallId]) -> None:
+    """Publish the lanes of calls, each once."""
+    lanes = {(call.run, call.instance) for call in calls}
+    await publish([lane_task(run, instance, queue) for run, instance in lanes])
 
 
 def definition_slots(name: str, definition: Mapping[str, Any]) -> str:
@@ -303,7 +357,3 @@ def definition_slots(name: str, definition: Mapping[str, Any]) -> str:
 def _tightest(*limits: int | None) -> int | None:
     """What holds of several limits: a config can only tighten what the operator has set (SPEC R4.2a)."""
     return min((limit for limit in limits if limit is not None), default=None)
-
-
-def _limit_of(code: Activity | Delegate | None) -> int | None:
-    return code.policy.max_concurrency if code is not None else None

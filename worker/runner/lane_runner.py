@@ -20,6 +20,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
+from ...protocol.calls.call import Call
 from ...protocol.engine.events import CallHeld, FanOut, FanOutBegun, Hold, Outcome, Start, Status
 from ...protocol.engine.execution import Execution
 from ...protocol.schemas.costs import METER, Meter
@@ -52,7 +53,7 @@ class LaneRunner:
         self._is_marked = False
         self._inline = InlineCalls(services, lane.run.run, self._mailbox)
         self._starter = Starter(services, lane.run, lane.instance, self._inline, self._mailbox.has_turn)
-        self._decider = Decider(services, self._starter, self._mailbox)
+        self._decider = Decider(services, self._starter, self._mailbox, self._admission)
         self._meter = Meter()
         self._clears_mark = True
         self.gets_on: asyncio.Event | None = None
@@ -138,7 +139,7 @@ class LaneRunner:
             async with self._place(step):
                 await self._commit(step, is_all=is_all)
             self._mailbox.end_turns((*indexes, *(one.index for one in step.delegated)))
-            for index in await self._admission.release(ended):
+            for index in await self._admission.release(ended, step.spent):
                 self._execution.reconsider(index)
             return True
         if not is_all:
@@ -267,6 +268,7 @@ class LaneRunner:
         messages: list[TaskMessage] = []
         size = 0
         at = committed.last_id if committed.is_current else None
+        begun_here: list[Call] = []
         for start, number, attempt in zip(starts, committed.attempts, self._attempts(starts, committed), strict=True):
             if committed.status == "paused":
                 self._execution.reconsider(start.call.index)
@@ -281,9 +283,13 @@ class LaneRunner:
                 size += len(begun.body)
             elif begun is not None:
                 self._decider.results.append((attempt, begun))
+            else:
+                begun_here.append(start.call)
             if size >= limits.BYTES_A_STEP:
                 await self._services.publish(messages)
                 messages, size = [], 0
+        for index in await self._admission.note_begun(begun_here):
+            self._execution.reconsider(index)
         return messages
 
     def _attempts(self, starts: Sequence[Start], committed: Committed) -> list[Attempt | None]:

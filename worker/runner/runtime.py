@@ -59,6 +59,7 @@ from ..store.run_list import FileGone
 from ..store.slots import Slots
 from .calls import CANCELLED_ITSELF, Threads
 from .checking import Checker, Validator
+from .deciding import publish_lanes
 from .remote import Children, Remote, RemoteExecutor
 from .rooms import agent
 from .scheduler import Returns, Scheduler
@@ -179,9 +180,9 @@ class Runtime:
             sidecar=self.sidecar,
         )
         remote = Remote(settings, registry)
-        slots = Slots(redis, prefix=settings.key_prefix)
         limits = limits_of(settings)
         publish = self._publish_buffer.publish
+        slots = Slots(redis, prefix=settings.key_prefix, wake=partial(publish_lanes, publish, settings.queue_instances))
         checker = Checker(settings, registry)
         children = Children(connect(settings), settings, checker)
         return Scheduler(

@@ -443,6 +443,11 @@ class Condition:
         return self.kind in _AT_WORK
 
     @property
+    def lies_in_queue(self) -> bool:
+        """Whether its message has not been taken from its queue, as far as that was told."""
+        return self.kind is Kind.SENT and not self.holder.endswith("/")
+
+    @property
     def is_between(self) -> bool:
         """Whether an attempt of it is over and another one is to follow."""
         return self.kind is Kind.RETRY and self.attempt > 0

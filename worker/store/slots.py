@@ -1,30 +1,65 @@
-"""Slots: how many calls of a name may be at work at a time, over all runs and workers (lua/slots.lua).
+"""Slots: how many calls of a name may be at work at a time, or begin within a time, over all runs and workers
+(lua/slots.lua).
 
 A drive acquires a slot before it claims a call and gives it back when the outcome is in the log. A call that gets none
-waits in Redis, not in a worker: its lane is left, and published again when a slot is handed to it. What a worker that
-died has left is put right by `reconcile`, which the sweep calls.
+waits in Redis, not in a worker: its lane is left, and published again when a slot is handed to it. The slot of a rate
+is given back when the call is known to have begun, and is free when the window since then is over: whichever process
+has heard of that moment last hands it on then, and the sweep what such processes leave. What a worker that died has
+left is put right by `reconcile`, which the sweep calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
+from redis.exceptions import RedisError
 
 from ...protocol.engine.costs import CURRENCY, dollars_of
 from ...protocol.engine.loop import LoopLimits
 from ..backoff import batches
 from ..broker.attempts import CallId, lane_token
-from ..limits import SLOTS_AT_ONCE, UNCLAIMED_MS
+from ..limits import RATES_DUE_AT_ONCE, SLOTS_AT_ONCE, UNCLAIMED_MS
 from .connections import GroupedCommands
 from .keys import Condition, Keys, Kind
 from .scripts import AsyncScript, Script, readable, server_ms
 
+logger = logging.getLogger(__name__)
+
 Pair = tuple[str, str]
+
+RATE: Final = "rate:"
+"""What the name of a rate begins with."""
+KEYED: Final = "\x1f"
+"""What stands in a name before the key of a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many calls may begin in any time of a length."""
+
+    most: int
+    window_ms: int
+
+
+Limit = int | Rate
+"""So many calls may be at work, or begin within a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The slots that a call needs: the names, with their limits."""
+
+    call: CallId
+    limits: Mapping[str, Limit]
+    key: str = ""
+    """What stands behind `KEYED` in names that have a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +72,76 @@ class Slotted:
 
 
 class Slots:
-    """The slots, as a worker's drives use them."""
+    """The slots, as a worker's drives use them. `wake` publishes the lanes of calls that have waited for a rate."""
 
-    def __init__(self, redis: AsyncRedis, *, prefix: str) -> None:
+    def __init__(
+        self, redis: AsyncRedis, *, prefix: str, wake: Callable[[Collection[CallId]], Awaitable[None]] | None = None
+    ) -> None:
         self._key = slots_key(prefix)
         self._script = AsyncScript(GroupedCommands(redis), "slots")
+        self._wake = wake
+        self._alarm: asyncio.TimerHandle | None = None
+        self._waking: asyncio.Task[None] | None = None
 
-    async def acquire(self, wanted: Sequence[tuple[CallId, Mapping[str, int]]]) -> Slotted:
-        """Ask for slots for calls, each with the names it needs and their limits; who gets none waits from now on."""
-        calls = [{"call": _text(call), "run": call.run, "names": [*names.items()]} for call, names in wanted]
+    async def acquire(self, wanted: Sequence[Wanted]) -> Slotted:
+        """Ask for slots for calls; who gets none waits from now on."""
+        calls = [
+            {
+                "call": _text(one.call),
+                "run": one.call.run,
+                "key": one.key,
+                "names": [_named(*pair) for pair in one.limits.items()],
+            }
+            for one in wanted
+        ]
         answers = [await self._ask(acquire=some) for some in batches(calls, SLOTS_AT_ONCE)]
         return Slotted(
             tuple(is_granted for answer in answers for is_granted in answer.granted),
             tuple(call for answer in answers for call in answer.handed),
         )
 
-    async def release(self, held: Iterable[tuple[CallId, Iterable[str]]]) -> Slotted:
-        """Give back what calls hold, or would hold; doing it twice does no harm."""
-        return await self._ask(release=[(name, _text(call)) for call, names in held for name in names])
+    async def release(self, held: Iterable[tuple[CallId, Iterable[str], int]]) -> Slotted:
+        """Give back what calls hold, or would hold, that have ended or rest, and have begun so many ms ago at least;
+        doing it twice does no harm. A name that ends in `KEYED` is that of the call's key.
+        """
+        ended = [(_text(call), [*names], took_ms) for call, names, took_ms in held]
+        return await self._ask(
+            release=[(name, call, took_ms) for call, names, took_ms in ended for name in names],
+            forget=[call for call, names, _ in ended if any(name.endswith(KEYED) for name in names)],
+        )
 
-    async def _ask(self, **request: Sequence[Any]) -> Slotted:
-        return _read(await self._script(self._key, _request(**request)))
+    async def begin(self, begun: Iterable[tuple[CallId, str]]) -> Slotted:
+        """Note that calls have begun, each with the name of its rate: from now on its window runs."""
+        return await self._ask(release=[(name, _text(call), 0) for call, name in begun])
+
+    async def _ask(self, **request: Any) -> Slotted:
+        found = await self._script(self._key, _request(**request))
+        self._look_in(found["due_ms"])
+        return _read(found)
+
+    def _look_in(self, due_ms: int) -> None:
+        """Look at what is due in so many milliseconds, or before. Whatever is lost here the sweep finds."""
+        if due_ms < 0 or self._wake is None:
+            return
+        loop = asyncio.get_running_loop()
+        at = loop.time() + due_ms / 1000
+        if self._alarm is None or self._alarm.when() > at or self._alarm.cancelled():
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = loop.call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._waking = asyncio.get_running_loop().create_task(self._hand_on_due())
+
+    async def _hand_on_due(self) -> None:
+        """Hand on what is due, and have the lanes of those calls published."""
+        assert self._wake is not None
+        try:
+            if handed := (await self._ask(due=RATES_DUE_AT_ONCE)).handed:
+                await self._wake(handed)
+        except RedisError as error:
+            logger.warning("what waits for a rate is left to the sweep: %s", error)
 
 
 class SlotKeeper:
@@ -70,7 +154,8 @@ class SlotKeeper:
         self._script = Script(redis, "slots")
 
     def reconcile(self) -> set[str]:
-        """Take slots from calls that have ended, and see to it that those handed over are taken.
+        """Take slots from calls that have ended, hand on rates that are due, and see to it that what was handed over
+        is taken.
 
         A lane to be published is marked as a lost one; the sweep publishes it, when it looks at the runs that are
         returned. One command where nothing is limited.
@@ -102,12 +187,14 @@ class SlotKeeper:
         statuses = self._run_statuses({call.run for _, call in holders} | {run for _, run in turns})
         drop = [pair for pair in turns if statuses[pair[1]] != b"running"]
         self._put_back([pair for pair in drop if statuses[pair[1]] == b"paused"])
-        release, late = self._judge(holders, statuses)
-        self._mark(late)
-        marked.update(call.run for call in late)
-        if not drop and not release:
+        judged = self._judge(holders, statuses)
+        self._mark(judged.late)
+        marked.update(call.run for call in judged.late)
+        is_rated = any(name.startswith(RATE) for name in names)
+        if not drop and not judged.release and not is_rated:
             return False
-        handed = _read(self._script(self._key, _request(drop=drop, release=release))).handed
+        request = {"drop": drop, "release": judged.release, "forget": judged.forget}
+        handed = _read(self._script(self._key, _request(**request, due=RATES_DUE_AT_ONCE * is_rated))).handed
         self._mark(handed)
         marked.update(call.run for call in handed)
         return bool(handed)
@@ -129,10 +216,8 @@ class SlotKeeper:
                 pipeline.hget(Keys(self._prefix, run).state, "status")
             return dict(zip(names, map(_found, pipeline.execute(raise_on_error=False)), strict=True))
 
-    def _judge(
-        self, holders: Mapping[tuple[str, CallId], float], statuses: Mapping[str, bytes | None]
-    ) -> tuple[list[Pair], list[CallId]]:
-        """Slots in which no call is at work or will be, and calls that were given one long ago and have not begun."""
+    def _judge(self, holders: Mapping[tuple[str, CallId], float], statuses: Mapping[str, bytes | None]) -> _Judged:
+        """Look whether the calls that hold slots are at work, or will be."""
         calls = list(dict.fromkeys(call for _, call in holders))
         with self._redis.pipeline(transaction=False) as pipeline:
             for call in calls:
@@ -140,7 +225,7 @@ class SlotKeeper:
             entries = map(_found, pipeline.execute(raise_on_error=False))
         now_ms = server_ms(self._redis)
         found = dict(zip(calls, entries, strict=True))
-        idle, late = [], []
+        judged = _Judged([], [], [])
         for (name, call), since in holders.items():
             condition, status = Condition.read(found[call]), statuses[call.run]
             is_at_work = condition is not None and condition.is_at_work
@@ -148,11 +233,15 @@ class SlotKeeper:
             # One that was taken in the future was taken before the clock was set back.
             is_late = not 0 <= now_ms - since <= UNCLAIMED_MS and not is_at_work
             has_ended = not (is_at_work or begins) or status not in (b"running", b"paused")
+            has_begun = condition is not None and is_at_work and not condition.lies_in_queue
             if has_ended or (is_late and status == b"paused"):
-                idle.append((name, _text(call)))
+                judged.release.append((name, _text(call), 0 if has_ended else -1))
+                judged.forget.append(_text(call))
+            elif has_begun and name.startswith(RATE):
+                judged.release.append((name, _text(call), 0))
             if is_late and not has_ended:
-                late.append(call)
-        return idle, late
+                judged.late.append(call)
+        return judged
 
     def _mark(self, calls: Iterable[CallId]) -> None:
         """Have the sweep publish the calls' lanes, unless their tasks are on the way."""
@@ -168,6 +257,17 @@ class SlotKeeper:
             lanes = list(dict.fromkeys(lane_token(slot_call(call.decode()).instance) for call in waiting))
             for some in batches(lanes, SLOTS_AT_ONCE):
                 self._redis.rpush(Keys(self._prefix, run).backlog, *some)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The slots to be taken back, as a request has them."""
+
+    release: list[tuple[str, str, int]]
+    forget: list[str]
+    """Calls whose slots are taken back because they have ended, or wait no more."""
+    late: list[CallId]
+    """Calls that were given a slot long ago and have not begun."""
 
 
 def _found(answer: Any) -> Any:
@@ -200,9 +300,14 @@ def slot_call(text: str) -> CallId:
     return CallId.of_member(run, member)
 
 
-def _request(**parts: Sequence[Any]) -> dict[str, Sequence[Any]]:
-    request: dict[str, Sequence[Any]] = {"drop": (), "release": (), "acquire": ()}
+def _request(**parts: Any) -> dict[str, Any]:
+    request: dict[str, Any] = {"drop": (), "release": (), "forget": (), "acquire": (), "due": 0}
     return request | parts
+
+
+def _named(name: str, limit: Limit) -> tuple[str, int, int]:
+    """A name with its limit, and the window of a rate, else 0."""
+    return (name, limit.most, limit.window_ms) if isinstance(limit, Rate) else (name, limit, 0)
 
 
 def _read(found: Mapping[str, Any]) -> Slotted:

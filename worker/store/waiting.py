@@ -1,5 +1,5 @@
 """The one answer to what calls of a run wait for that is no call of it: a queue that nobody serves, code that fits, a
-slot, another attempt, a person, a moment, a promised value, that the run goes on (SPEC R17.3).
+slot, a rate, another attempt, a person, a moment, a promised value, that the run goes on (SPEC R17.3).
 
 A few keys are read, however many calls there are, and a few calls are named. The lanes of a run are read only where
 something was promised in it.
@@ -48,7 +48,7 @@ from .living import silent_processes
 from .run_list import RunList
 from .run_store import RunStore
 from .scripts import UNREADABLE, iso_date, server_ms
-from .slots import slot_call, slots_key
+from .slots import KEYED, RATE, slot_call, slots_key
 from .state import LaneState, RunState
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class Waiting:
     call: str | None
     """Its id within the run; None where all of them wait."""
     for_: str
-    """`queue`, `code`, `slot`, `attempt`, `worker`, `person`, `moment`, `promise`, `resume` or `version`."""
+    """`queue`, `code`, `slot`, `rate`, `attempt`, `worker`, `person`, `moment`, `promise`, `resume` or `version`."""
     reason: str
 
     def to_dict(self) -> dict[str, str | None]:
@@ -270,19 +270,41 @@ def _moments(run: str, timed: Iterable[tuple[bytes, float]]) -> Iterator[Waiting
 
 
 def _slots(redis: Redis, keys: Keys, found: Mapping[bytes, bytes], now_ms: int) -> Iterator[Waiting]:
-    """The calls that wait for a slot, and who holds it; what cannot be read there is left to the sweep."""
+    """The calls that wait for a slot, and who holds it, or until when its rate is used up; what cannot be read there is
+    left to the sweep.
+    """
     slots = slots_key(keys.prefix)
     limits = dict(_readable(found.items(), lambda pair: (pair[0].decode(), pair[1].decode())))
     with redis.pipeline(transaction=False) as pipeline:
         for name in limits:
             pipeline.zrange(f"{slots}:waiting:{name}\x1f{keys.run}", 0, MOST_TOLD - 1, withscores=True)
             pipeline.zrange(f"{slots}:holders:{name}", 0, 2)
-        answers = [answer if isinstance(answer, list) else [] for answer in pipeline.execute(raise_on_error=False)]
-    for (name, limit), waiting, holders in zip(limits.items(), answers[::2], answers[1::2], strict=True):
-        held = ", ".join(_readable(holders, lambda holder: _held_by(holder.decode(), keys.run))) or "nobody"
+            pipeline.zscore(f"{slots}:due", name)
+        answers = pipeline.execute(raise_on_error=False)
+    for (name, limit), waiting, holders, due in zip(
+        limits.items(), answers[::3], answers[1::3], answers[2::3], strict=True
+    ):
+        if not isinstance(waiting, list):
+            continue
+        what, for_ = _limit_text(name, limit), "rate" if name.startswith(RATE) else "slot"
+        if for_ == "rate":
+            soon = f"in {max(0, due - now_ms) / 1000:.1f} s" if isinstance(due, float) else "as soon as one has begun"
+            more = f": the next one may begin {soon}"
+        else:
+            held = _readable(holders, lambda holder: _held_by(holder.decode(), keys.run))
+            more = f", held by {', '.join(held) or 'nobody'}"
         for call, since in _readable(waiting, lambda pair: (slot_call(pair[0].decode()).name, int(pair[1]))):
-            text = f"for {(now_ms - since) // 1000} s it waits for a slot of {name} (limit {limit}), held by {held}"
-            yield Waiting(call, "slot", text)
+            yield Waiting(call, for_, f"for {(now_ms - since) // 1000} s it waits for {what}{more}")
+
+
+def _limit_text(name: str, limit: str) -> str:
+    """A limit in words."""
+    name, has_key, _ = name.partition(KEYED)
+    each = " for each value of its key" if has_key else ""
+    if not name.startswith(RATE):
+        return f"a slot of {name} (limit {limit}{each})"
+    most, _, window_ms = limit.partition("/")
+    return f"the rate of {name.removeprefix(RATE)} ({most} in {int(window_ms) / 1000:g} s{each})"
 
 
 def _readable(values: Iterable[Any], read: Callable[[Any], T]) -> Iterator[T]:
