@@ -49,7 +49,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as validated_dataclass
 from typing_extensions import TypedDict
 
-from acts_celery import ActivitiesError, Message, Output
+from acts_celery import ActivitiesError, Message, Output, activity
 from acts_celery.broker_config import EmbeddedServer, Settings
 from acts_celery.broker_config import load as load_settings
 from acts_celery.protocol import Limits
@@ -194,6 +194,69 @@ def test_a_policy_that_cannot_be_kept_is_refused(policy: dict[str, Any]) -> None
     (name,) = policy
     with pytest.raises(ActivitiesError, match=f"{name} is -?[0-9.]+: "):
         Policy(**policy)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"rate": "10"}, '"10/s"'),
+        ({"rate": "0/s"}, '"10/s"'),
+        ({"rate": 10}, '"10/s"'),
+        ({"rate": "20000/s"}, "at most 10000 calls"),
+        ({"rate": "1/40d"}, "31 days"),
+        ({"rate": "1/s", "key": ""}, "the name of a parameter"),
+        ({"rate": "1/s", "key": "custmer"}, "did you mean 'customer'"),
+        ({"key": "customer"}, "add rate="),
+        ({"retries": 1, "retry_on": ValueError("x")}, "types of exceptions"),
+        ({"retries": 1, "no_retry_on": ()}, "types of exceptions"),
+        ({"retries": 1, "retry_on": [int]}, "types of exceptions"),
+        ({"retry_on": ValueError}, "add retries=3"),
+    ],
+)
+def test_an_option_that_cannot_be_kept_is_refused_when_the_decorator_runs(options: dict[str, Any], word: str) -> None:
+    with pytest.raises(ActivitiesError, match=re.escape(word)):
+
+        @activity("refused", **options)
+        def refused(customer: str) -> None: ...
+
+    assert "refused" not in registry.activities
+
+
+@pytest.mark.parametrize(
+    ("rate", "limit"),
+    [("10/s", (10, 1_000)), ("5/10s", (5, 10_000)), ("7/m", (7, 60_000)), ("1/31d", (1, 2_678_400_000))],
+)
+def test_a_rate_is_so_many_calls_in_a_time(rate: str, limit: tuple[int, int]) -> None:
+    assert Policy(rate=rate).rate_limit == limit
+
+
+def test_one_value_of_a_key_has_one_limit_however_it_is_given() -> None:
+    def ship(customer: int = 1, address: Any = None) -> None: ...
+
+    by_customer = make_activity(ship, None, None, Policy(rate="1/s", key="customer"))
+    assert len({by_customer.key_of(given) for given in ({}, {"customer": 1}, {"customer": 1.0})}) == 1
+    assert by_customer.key_of({"customer": 2}) != by_customer.key_of({"customer": True}) != by_customer.key_of({})
+    by_address = make_activity(ship, None, None, Policy(rate="1/s", key="address"))
+    assert by_address.key_of({"address": {"a": 1, "b": 2}}) == by_address.key_of({"address": {"b": 2, "a": 1}})
+
+
+@pytest.mark.parametrize(
+    ("error", "is_retried"),
+    [
+        (ConnectionResetError(), True),
+        (ConnectionRefusedError(), False),
+        (ValueError(), False),
+        (ExceptionGroup("all", [ConnectionResetError(), ExceptionGroup("in", [ConnectionError()])]), True),
+        (ExceptionGroup("some", [ConnectionResetError(), ValueError()]), False),
+    ],
+)
+def test_what_is_tried_again_is_chosen_by_type(error: Exception, is_retried: bool) -> None:
+    policy = Policy(retries=3, retry_on=(ConnectionError,), no_retry_on=(ConnectionRefusedError,))
+
+    def fails() -> None:
+        raise error
+
+    assert isinstance(attempted(fails, policy, is_async=False), Retry) is is_retried
 
 
 def test_two_functions_cannot_have_one_name_but_one_may_be_registered_twice() -> None:

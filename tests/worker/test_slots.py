@@ -55,7 +55,7 @@ class House:
         return self._do(lambda slots: slots.release([(call, limits, 0) for call in calls]))
 
     def begun(self, *calls: CallId, limits: Mapping[str, Limit]) -> Slotted:
-        return self._do(lambda slots: slots.begin([(call, name) for call in calls for name in limits]))
+        return self._do(lambda slots: slots.begin([(call, limits) for call in calls]))
 
     def reconcile(self) -> None:
         with connect(self.settings) as redis:
@@ -285,7 +285,7 @@ def test_the_next_call_that_waits_for_a_rate_is_handed_its_slot_when_it_is_due(h
         async with connect_async(house.settings) as redis:
             slots = Slots(redis, prefix=house.prefix, wake=wake)
             await slots.acquire([Wanted(first, limits), Wanted(second, limits)])
-            await slots.begin([(first, "rate:a")])
+            await slots.begin([(first, limits)])
             began = monotonic()
             found = await asyncio.wait_for(handed.get(), 10)
             assert monotonic() - began >= 0.1
@@ -333,7 +333,7 @@ def test_a_key_has_limits_of_its_own_and_nothing_is_left_of_one_that_nobody_uses
     assert house.acquire(call(0), limits=limits("x"), key="x").granted == (True,)
     assert house.acquire(call(1), limits=limits("x"), key="x").granted == (False,)
     assert house.acquire(call(2), limits=limits("y"), key="y").granted == (True,)
-    house.begun(call(0), call(2), limits={rate: 1})
+    house.begun(call(0), call(2), limits={base: 1, rate: 1})
     assert house.release(call(0), limits={base: 1, rate: 1}).handed == (call(1),), "who has a key need not know it"
     house.release(call(1), call(2), limits={base: 1, rate: 1})
     left = {name for name in house.names() if house.redis.pttl(name) < 0}
@@ -363,7 +363,7 @@ def test_in_no_window_begin_more_calls_than_a_rate_has_slots(
                 elif what == "begin" and one in granted:
                     granted.remove(one)
                     began.append(monotonic())
-                    await slots.begin([(one, "rate:a")])
+                    await slots.begin([(one, limits)])
                 elif what == "wait":
                     await asyncio.sleep(number / 1000)
         return began

@@ -271,7 +271,8 @@ class Admission:
         """Note that calls have begun in this process: the windows of their rates run from now on. Returns as `release`
         does.
         """
-        begun = [(self._id(call), name) for call in calls for name in self._limits_of(call) if name.startswith(RATE)]
+        limited = ((call, self._limits_of(call)) for call in calls)
+        begun = [(self._id(call), names) for call, names in limited if any(name.startswith(RATE) for name in names)]
         return await self._hand_on((await self._slots.begin(begun)).handed) if begun else frozenset()
 
     async def release(self, calls: Iterable[Call], took_ms: Mapping[int, CallTiming]) -> frozenset[int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -110,9 +111,13 @@ class Slots:
             forget=[call for call, names, _ in ended if any(name.endswith(KEYED) for name in names)],
         )
 
-    async def begin(self, begun: Iterable[tuple[CallId, str]]) -> Slotted:
-        """Note that calls have begun, each with the name of its rate: from now on its window runs."""
-        return await self._ask(release=[(name, _text(call), 0) for call, name in begun])
+    async def begin(self, begun: Sequence[tuple[CallId, Iterable[str]]]) -> Slotted:
+        """Note that calls have begun, each with the names that limit it: the windows of their rates run from now on."""
+        calls = [(_text(call), [*names]) for call, names in begun]
+        return await self._ask(
+            release=[(name, call, 0) for call, names in calls for name in names if name.startswith(RATE)],
+            forget=[call for call, names in calls if not any(map(_is_held_for_a_key, names))],
+        )
 
     async def _ask(self, **request: Any) -> Slotted:
         found = await self._script(self._key, _request(**request))
@@ -226,6 +231,7 @@ class SlotKeeper:
         now_ms = server_ms(self._redis)
         found = dict(zip(calls, entries, strict=True))
         judged = _Judged([], [], [])
+        keyed = {call for name, call in holders if _is_held_for_a_key(name)}
         for (name, call), since in holders.items():
             condition, status = Condition.read(found[call]), statuses[call.run]
             is_at_work = condition is not None and condition.is_at_work
@@ -239,6 +245,7 @@ class SlotKeeper:
                 judged.forget.append(_text(call))
             elif has_begun and name.startswith(RATE):
                 judged.release.append((name, _text(call), 0))
+                judged.forget.extend([_text(call)] if call not in keyed else [])
             if is_late and not has_ended:
                 judged.late.append(call)
         return judged
@@ -265,9 +272,33 @@ class _Judged:
 
     release: list[tuple[str, str, int]]
     forget: list[str]
-    """Calls whose slots are taken back because they have ended, or wait no more."""
+    """Calls that hold no slot of a key any more."""
     late: list[CallId]
     """Calls that were given a slot long ago and have not begun."""
+
+
+def count_waiting(redis: Redis, prefix: str) -> Counter[str]:
+    """Count the calls that wait for slots: of rates, activities and delegates by the name without a key, and of all
+    runs together as `run`. Raises `RedisError`.
+    """
+    slots = slots_key(prefix)
+    found: Any = redis.hkeys(slots)
+    names = [name.decode("utf-8", "replace") for name in found]
+    with redis.pipeline(transaction=False) as pipeline:
+        for name in names:
+            pipeline.lrange(f"{slots}:turns:{name}", 0, -1)
+        turns = [
+            (name, run.decode("utf-8", "replace"))
+            for name, runs in zip(names, pipeline.execute(), strict=True)
+            for run in runs
+        ]
+        for name, run in turns:
+            pipeline.zcard(f"{slots}:waiting:{name}\x1f{run}")
+        counts = pipeline.execute()
+    waiting = Counter[str]()
+    for (name, _), count in zip(turns, counts, strict=True):
+        waiting["run" if name.startswith("run:") else name.partition(KEYED)[0]] += count
+    return waiting
 
 
 def _found(answer: Any) -> Any:
@@ -282,6 +313,11 @@ def _found(answer: Any) -> Any:
 def slots_key(prefix: str) -> str:
     """The key of the slots, with which those beside it begin."""
     return prefix + ":{slots}"
+
+
+def _is_held_for_a_key(name: str) -> bool:
+    """Whether a call of a key holds the slot of that name until it ends."""
+    return KEYED in name and not name.startswith(RATE)
 
 
 def _text(call: CallId) -> str:

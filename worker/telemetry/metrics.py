@@ -32,6 +32,7 @@ from ..store.keys import ENDED_STATUSES
 from ..store.living import QueuedMessage, QueueList, read_queue_note
 from ..store.run_list import RunList
 from ..store.scripts import server_ms
+from ..store.slots import count_waiting
 from ..store.waiting import DeadLetters
 
 # What is in the log now: runs under way and their calls, what waits for people, dead letters, the sweep, memory.
@@ -88,6 +89,8 @@ class LogMetrics:
     """The calls of runs under way that have not ended, counted by status."""
     backlog: Mapping[str, int] = field(default_factory=dict)
     """Lanes that are not in the queue yet, by the queue that they will be in."""
+    limited: Mapping[str, int] = field(default_factory=dict)
+    """The calls that wait for a slot, by the limit that they wait for."""
     written_bytes: int = 0
     held_seconds: float = 0.0
     """How long the oldest held call waits; 0 where none is held."""
@@ -105,6 +108,7 @@ class LogReader:
 
     def __init__(self, redis: Redis, settings: Settings, *, most_read: int = limits.MOST_READ) -> None:
         self._redis = redis
+        self._prefix = settings.key_prefix
         self._list = RunList(redis, settings.key_prefix)
         self._queue = settings.queue_instances
         self._letters = DeadLetters(redis, settings)
@@ -130,6 +134,7 @@ class LogReader:
             kept=self._list.count_ended(),
             calls=calls,
             backlog={self._queue: sum(found.backlog for found in known)},
+            limited=count_waiting(self._redis, self._prefix),
             written_bytes=sum(found.written_bytes for found in known),
             held_seconds=max(0.0, (now - min(held)) / 1000) if held else 0.0,
             dead_letters=self._letters.count(),
@@ -349,6 +354,7 @@ def log_metrics(found: LogMetrics) -> Iterator[Metric]:
     yield _by("acts_runs", "Runs under way.", "status", runs)
     yield _by("acts_outstanding_calls", "Calls of runs under way that have not ended.", "status", calls)
     yield _by("acts_backlog_tasks", "Lanes of runs under way that are not in their queue yet.", "queue", found.backlog)
+    yield _by("acts_limited_calls", "Calls that wait for max_concurrency or a rate.", "limit", found.limited)
     for name, about, value in (
         ("acts_runs_unread", "Runs under way that are not in these figures yet.", found.unread),
         ("acts_runs_oldest_reading_seconds", "Age of the oldest reading in these figures.", found.oldest_seconds),

@@ -104,11 +104,12 @@ end
 -- Note when the next call may begin that waits for a rate of which no slot is free: the oldest of those begun make room
 -- then. Where too few have begun, one that holds a slot is waited for.
 local function note_due(name, window, free, recent)
-    if window == 0 or redis.call('EXISTS', key('turns', name)) == 0 or recent <= -free then
+    local place = 0 - free -- -0 would be no index
+    if window == 0 or redis.call('EXISTS', key('turns', name)) == 0 or recent <= place then
         redis.call('ZREM', due, name)
         return
     end
-    local makes_room = redis.call('ZRANGE', key('begun', name), -free, -free, 'WITHSCORES')[2]
+    local makes_room = redis.call('ZRANGE', key('begun', name), place, place, 'WITHSCORES')[2]
     local at = tonumber(makes_room) + window + 1
     redis.call('ZADD', due, at, name)
     due_ms = due_ms < 0 and at - now or math.min(due_ms, at - now)
