@@ -8,6 +8,8 @@ import secrets
 import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -629,6 +631,23 @@ def test_a_rate_holds_through_the_death_of_a_worker_that_has_begun_a_call(mortal
     assert len(moments) >= 4, "the one that was lost begins again"
     assert most_within(moments, 1.0) == 1
     wait_until_free(mortal)
+
+
+@pytest.mark.nightly
+def test_a_rate_holds_while_processes_of_four_workers_of_two_are_killed(mortal: Backend, meeting: Meeting) -> None:
+    with ExitStack() as stack:
+        workers = [stack.enter_context(mortal.worker("--processes", "2")) for _ in range(4)]
+        runs = [mortal.client.submit([paced_plan("hurry", customer="acme"), *lanes(60)]) for _ in range(3)]
+        moments = [meeting.take("paced:acme") for _ in range(20)]
+        for number in range(8):
+            pid = workers[number % 4].pid
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+            os.kill(int(children[-1]), signal.SIGKILL)
+            moments += [meeting.take("paced:acme") for _ in range(15)]
+        assert [mortal.wait(run.id).status for run in runs] == ["completed"] * 3
+    moments += paced(meeting, "acme", meeting.count("paced:acme"))
+    assert len(moments) >= 180
+    assert most_within(moments, 1.0) <= 10
 
 
 def test_where_nothing_is_limited_nothing_is_asked(limited: Backend) -> None:
