@@ -217,7 +217,7 @@ class House:
         self.take(slotted)
 
     async def go(self, call: CallId) -> None:
-        self.take(await self.slots.release([(call, self.working.pop(call), 0)]))
+        self.take(await self.slots.release([(call, self.working.pop(call), True)]))
 
     async def answer(self, position: int) -> None:
         """A lane that was published comes."""

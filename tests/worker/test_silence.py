@@ -236,9 +236,10 @@ def settings_at_cluster(broker: EmbeddedServer, url: str) -> Settings:
 
 
 def test_everything_that_a_run_does_works_in_a_cluster(backend: Backend) -> None:
-    """Runs on all nodes, limits, orders, amendments, forks, explanations, dead letters, the sweep."""
+    """Runs on all nodes, limits, rates, orders, amendments, forks, explanations, dead letters, the sweep."""
     client = backend.client
     with backend.worker():
+        paced = client.submit([*INSTANCES[:7], {"type": "plan", "calls": [{"_tool": "pace", "customer": "clustered"}]}])
         runs = [client.submit([*INSTANCES, {"type": "plan", "calls": CALLS}]) for _ in range(10)]
         for run in runs:
             result = backend.wait(run.id)
@@ -246,6 +247,9 @@ def test_everything_that_a_run_does_works_in_a_cluster(backend: Backend) -> None
             assert {name: data["state"]["b"]["sum"] for name, data in result.instances.items()} == {
                 f"i{number}": number + 1 for number in range(20)
             }
+        assert backend.wait(paced.id).status == "completed"
+        moments = sorted(backend.meeting.take("paced:clustered") for _ in range(7))
+        assert all(sixth - first > 0.8 for first, sixth in zip(moments, moments[5:], strict=False))
         run = client.submit(solution={"calls": [{"_tool": "waitAtGate", "gate": "g", "_outputPath": "†state.g"}]})
         backend.meeting.take("at:g")
         run.pause()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import shutil
 import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
@@ -32,9 +33,10 @@ from acts_celery.worker.runner.deciding import definition_slots
 from acts_celery.worker.store.connections import connect, connect_async
 from acts_celery.worker.store.entries import id_key
 from acts_celery.worker.store.keys import Keys
-from acts_celery.worker.store.slots import KEYED, Limit, Rate, SlotKeeper, Slots, Slotted, Wanted
+from acts_celery.worker.store.slots import KEYED, Limit, Rate, SlotKeeper, Slots, Slotted, Wanted, count_waiting
 
 from .backend import Backend, Meeting, settings_apart, settings_for
+from .test_house_faults import AppendedServer
 
 # Slots (lua/slots.lua) on a real server: who gets one, who waits, who is next, and what is left when somebody dies.
 
@@ -54,7 +56,7 @@ class House:
         return self._do(lambda slots: slots.acquire([Wanted(call, limits, key) for call in calls]))
 
     def release(self, *calls: CallId, limits: Mapping[str, Limit] = LIMITS) -> Slotted:
-        return self._do(lambda slots: slots.release([(call, limits, 0) for call in calls]))
+        return self._do(lambda slots: slots.release([(call, limits, True) for call in calls]))
 
     def begun(self, *calls: CallId, limits: Mapping[str, Limit]) -> Slotted:
         return self._do(lambda slots: slots.begin([(call, limits) for call in calls]))
@@ -301,18 +303,32 @@ def test_the_sweep_hands_on_what_is_due_where_no_process_does(house: House) -> N
     limits = {"rate:a": Rate(1, 50)}
     house.begin("r")
     house.acquire(call(0), call(1), limits=limits)
-    house.enter(call(0), "running:1:0:somebody")
-    house.reconcile()  # it is at work: it has begun
+    house.enter(call(0), "running:1:0:me/5/lathe")
+    house.reconcile()  # its worker has reported it
     wait_past(house.redis, 60)
     house.reconcile()
     assert house.published("r") == ["i1"]
 
 
-@pytest.mark.parametrize(("entry", "has_begun"), [("sent:1:0:me/5/lathe", False), ("sent:1:0:me/5/", True)])
-def test_a_call_in_a_queue_has_not_begun_before_it_is_taken(house: House, entry: str, has_begun: bool) -> None:
+@pytest.mark.parametrize(
+    ("entry", "has_begun"),
+    [
+        ("sent:1:0:me/5/lathe", False),
+        ("sent:1:0:me/5/", False),
+        ("running:1:0:me/5/", True),
+        ("running:1:0:me", False),
+        ("lost:1:0:me", True),
+        (None, False),
+    ],
+)
+def test_a_call_has_begun_when_its_worker_says_so_or_may_have_died_before_it_did(
+    house: House, entry: str | None, has_begun: bool
+) -> None:
     house.begin("r")
     house.acquire(call(0), limits=HOURLY)
-    house.enter(call(0), entry)
+    if entry is not None:
+        house.enter(call(0), entry)
+    house.grow_old()
     house.reconcile()
     assert house.redis.zcard(f"{house.prefix}:{{slots}}:begun:rate:a") == has_begun
 
@@ -343,6 +359,20 @@ def test_a_key_has_limits_of_its_own_and_nothing_is_left_of_one_that_nobody_uses
     house.release(call(1), call(2), limits={base: 1, rate: 1})
     left = {name for name in house.names() if house.redis.pttl(name) < 0}
     assert left == set(), "all else expires"
+
+
+def test_a_window_outlives_a_restart_of_the_server(tmp_path: Path) -> None:
+    with EmbeddedServer() as server:
+        house = House(server, "restarted")
+        house.redis.config_set("appendonly", "yes")
+        house.acquire(call(0), call(1), limits=HOURLY)
+        house.begun(call(0), call(1), limits=HOURLY)
+        house.redis.config_set("auto-aof-rewrite-percentage", 0)
+        while house.redis.info("persistence")["aof_rewrite_in_progress"]:
+            wait_past(house.redis, 10)
+        shutil.copytree(server.directory / "appendonlydir", tmp_path / "appendonlydir")
+    with AppendedServer(tmp_path) as restarted:
+        assert House(restarted, "restarted").acquire(call(2), limits=HOURLY).granted == (False,)
 
 
 @settings(max_examples=settings().max_examples // 5)
@@ -604,6 +634,30 @@ def test_a_rate_holds_for_calls_that_go_to_a_queue_or_are_forgotten(limited: Bac
     wait_until_free(limited)
 
 
+def test_each_element_of_a_list_counts_for_the_value_of_its_own(limited: Backend, meeting: Meeting) -> None:
+    names = [*["wide each"] * 6, "narrow each"]
+    call = {"_tool": "pace", "customer": "†state.names", "_each": "customer", "_outputPath": "†state.seen"}
+    limited.run([call], [{"type": "state", "names": names}])
+    moments = paced(meeting, "wide each", 6)
+    assert most_within(moments, 1.0) <= 5
+    assert meeting.take("paced:narrow each") < moments[-1]
+    wait_until_free(limited)
+
+
+def test_a_function_that_waits_for_a_thread_has_not_begun(mortal: Backend, meeting: Meeting) -> None:
+    gates = [{"_tool": "waitAtGate", "gate": "threads", "_outputPath": f"†state.g{n}"} for n in range(2)]
+    calls = [{"_tool": "paceInThread", "name": "threads", "_outputPath": f"†state.p{n}"} for n in range(4)]
+    with mortal.worker("--concurrency", "2"):
+        run = mortal.client.submit([], {"calls": [*gates, *calls]})
+        for _ in gates:
+            meeting.take("at:threads")
+        wait_until_waiting(mortal, "rate:paceInThread", run.id, 2)
+        wait_past(mortal.redis, 1_300)
+        meeting.open_gate("threads")
+        assert mortal.wait(run.id).status == "completed"
+    assert most_within(paced(meeting, "threads", 4), 1.0) <= 2
+
+
 def test_what_waits_for_a_rate_is_said(limited: Backend) -> None:
     run = limited.client.submit([paced_plan("hourly", n=1), *lanes(2)])
     key = f"{limited.settings.key_prefix}:{{slots}}"
@@ -611,6 +665,10 @@ def test_what_waits_for_a_rate_is_said(limited: Backend) -> None:
     (waiting,) = run.status()["waiting_for"]
     assert waiting["for"] == "rate"
     assert "the rate of hourly (1 in 3600 s): the next one may begin in 3" in waiting["reason"]
+    lane = str(waiting["call"]).partition(":")[2]
+    (writer,) = run.explain_absence("†state.seen", instance=lane).writers
+    assert "the rate of hourly" in str(writer.reason)
+    assert count_waiting(limited.redis, limited.settings.key_prefix) == {"rate:hourly": 1}
     run.cancel()
     limited.redis.delete(f"{key}:begun:rate:hourly")  # it would expire
     wait_until_free(limited)

@@ -44,7 +44,7 @@ from acts_celery.worker.store.entries import id_key
 from acts_celery.worker.store.held_calls import audit_record
 from acts_celery.worker.store.keys import Keys, active_runs
 from acts_celery.worker.store.run_writer import discard_run
-from acts_celery.worker.store.slots import Slots
+from acts_celery.worker.store.slots import Slots, Wanted
 
 from .backend import Backend, Meeting, meeting_url, settings_apart, settings_for
 from .test_run_writer import StallingWriter
@@ -195,7 +195,7 @@ def test_a_slot_that_outlives_the_last_run_is_taken_back_by_a_sweep_without_runs
 
         async def take(call: CallId) -> None:
             async with connect_async(settings) as other:
-                await Slots(other, prefix=settings.key_prefix).acquire([(call, {"activity:a": 2})])
+                await Slots(other, prefix=settings.key_prefix).acquire([Wanted(call, {"activity:a": 2})])
 
         asyncio.run(take(taken[0]))
         sweeper = sweeper_of(settings, redis)

@@ -125,8 +125,8 @@ class Threads:
             raise error
         return value
 
-    async def read(self, function: Callable[[], Any]) -> Any:
-        """Run a function that reads the result of a coroutine, whose call has a place and a timeout already."""
+    async def run_at_once(self, function: Callable[[], Any]) -> Any:
+        """Run a function at once, in a thread beside the places: its call has a turn and a timeout already."""
         value, error = await self._ended(function, None)
         if error is not None:
             raise error
@@ -465,7 +465,7 @@ async def _awaited(function: Callable[[], Any], timeout_seconds: float | None, t
     try:
         return to_json_value(value, limits, is_plain=True)
     except NotPlain:
-        return await threads.read(lambda: to_json_value(value, limits))
+        return await threads.run_at_once(lambda: to_json_value(value, limits))
 
 
 def _failed(error: BaseException, attempt: Attempt, name: str, policy: Policy) -> Failure | Retry:

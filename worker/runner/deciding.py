@@ -275,16 +275,12 @@ class Admission:
         begun = [(self._id(call), names) for call, names in limited if any(name.startswith(RATE) for name in names)]
         return await self._hand_on((await self._slots.begin(begun)).handed) if begun else frozenset()
 
-    async def release(self, calls: Iterable[Call], took_ms: Mapping[int, CallTiming]) -> frozenset[int]:
-        """Give back the slots of calls that have ended or rest, and how long those that have ended took. Returns calls
-        of this lane that waited and have one.
+    async def release(self, calls: Iterable[Call], unused: Collection[int]) -> frozenset[int]:
+        """Give back the slots of calls that have ended or rest; those of `unused` have not begun. Returns calls of this
+        lane that waited and have one.
         """
-        limited = [(call, names) for call in calls if (names := self._limits_of(call))]
-        if not limited:
-            return frozenset()
-        took = {index: timing.took_ms or 0 for index, timing in took_ms.items()}
-        held = ((self._id(call), names, took.get(call.index, 0)) for call, names in limited)
-        return await self._hand_on((await self._slots.release(held)).handed)
+        held = [(self._id(call), names, call.index not in unused) for call in calls if (names := self._limits_of(call))]
+        return await self._hand_on((await self._slots.release(held)).handed) if held else frozenset()
 
     async def _hand_on(self, handed: Collection[CallId]) -> frozenset[int]:
         """Wake the lanes of other calls that were handed a slot."""

@@ -20,7 +20,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
-from ...protocol.calls.call import Call
 from ...protocol.engine.events import CallHeld, FanOut, FanOutBegun, Hold, Outcome, Start, Status
 from ...protocol.engine.execution import Execution
 from ...protocol.schemas.costs import METER, Meter
@@ -139,7 +138,8 @@ class LaneRunner:
             async with self._place(step):
                 await self._commit(step, is_all=is_all)
             self._mailbox.end_turns((*indexes, *(one.index for one in step.delegated)))
-            for index in await self._admission.release(ended, step.spent):
+            given_back = {rest.index for rest in step.rests if rest.is_given_back}
+            for index in await self._admission.release(ended, given_back):
                 self._execution.reconsider(index)
             return True
         if not is_all:
@@ -268,7 +268,6 @@ class LaneRunner:
         messages: list[TaskMessage] = []
         size = 0
         at = committed.last_id if committed.is_current else None
-        begun_here: list[Call] = []
         for start, number, attempt in zip(starts, committed.attempts, self._attempts(starts, committed), strict=True):
             if committed.status == "paused":
                 self._execution.reconsider(start.call.index)
@@ -283,13 +282,9 @@ class LaneRunner:
                 size += len(begun.body)
             elif begun is not None:
                 self._decider.results.append((attempt, begun))
-            else:
-                begun_here.append(start.call)
             if size >= limits.BYTES_A_STEP:
                 await self._services.publish(messages)
                 messages, size = [], 0
-        for index in await self._admission.note_begun(begun_here):
-            self._execution.reconsider(index)
         return messages
 
     def _attempts(self, starts: Sequence[Start], committed: Committed) -> list[Attempt | None]:
@@ -316,6 +311,10 @@ class LaneRunner:
             await self._reload()
         for index in news.due:
             self._execution.record(index, Status.WAITING)
+        if begun := self._inline.take_begun():
+            calls = [call for index in begun if (call := self._execution.call(index)) is not None]
+            for index in await self._admission.note_begun(calls):
+                self._execution.reconsider(index)
         if any(map(self._is_unknown, news.deliveries)):
             await self._reload()  # begun by another runner, after outcomes that are to be judged by and not known here
         for delivery in news.deliveries:

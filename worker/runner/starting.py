@@ -124,6 +124,8 @@ class InlineCalls:
         self._tasks: dict[asyncio.Task[_Ended], Attempt] = {}
         self._done: list[asyncio.Task[_Ended]] = []
         """Tasks that have ended since `wait`."""
+        self._begun: list[int] = []
+        """Calls with a rate whose functions have begun since `take_begun`."""
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
@@ -136,7 +138,7 @@ class InlineCalls:
     def begin(self, activity: Activity, function: Callable[[], Any], attempt: Attempt) -> None:
         """Run an attempt; `function` is the activity's with its arguments."""
         working = invoke(
-            function,
+            function if activity.policy.rate is None else self._noted(function, attempt.id.index),
             attempt,
             name=activity.name,
             is_async=activity.is_async,
@@ -145,6 +147,25 @@ class InlineCalls:
             threads=self._services.threads,
         )
         self.watch(working, replace(attempt, worker=self._services.worker, version=activity.version))
+
+    def _noted(self, function: Callable[[], Any], index: int) -> Callable[[], Any]:
+        """Have it noted when a function begins, which may have to wait for a thread."""
+        loop = asyncio.get_running_loop()
+
+        def note() -> None:
+            self._begun.append(index)
+            self._mailbox.ring()
+
+        def noted() -> Any:
+            loop.call_soon_threadsafe(note)
+            return function()
+
+        return noted
+
+    def take_begun(self) -> list[int]:
+        """The calls with a rate whose functions have begun since the last time."""
+        begun, self._begun = self._begun, []
+        return begun
 
     def watch(self, working: Coroutine[Any, Any, Result | Started], attempt: Attempt) -> None:
         """Take note of an attempt that a coroutine is at work on."""

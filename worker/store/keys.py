@@ -443,9 +443,9 @@ class Condition:
         return self.kind in _AT_WORK
 
     @property
-    def lies_in_queue(self) -> bool:
-        """Whether its message has not been taken from its queue, as far as that was told."""
-        return self.kind is Kind.SENT and not self.holder.endswith("/")
+    def is_reported(self) -> bool:
+        """Whether a worker that had the call's message has reported that it is at work on it."""
+        return self.kind is Kind.RUNNING and "/" in self.holder
 
     @property
     def is_between(self) -> bool:

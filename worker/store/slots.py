@@ -101,13 +101,14 @@ class Slots:
             tuple(call for answer in answers for call in answer.handed),
         )
 
-    async def release(self, held: Iterable[tuple[CallId, Iterable[str], int]]) -> Slotted:
-        """Give back what calls hold, or would hold, that have ended or rest, and have begun so many ms ago at least;
-        doing it twice does no harm. A name that ends in `KEYED` is that of the call's key.
+    async def release(self, held: Iterable[tuple[CallId, Iterable[str], bool]]) -> Slotted:
+        """Give back what calls hold, or would hold, that have ended or rest, and say whether they have begun: of rates
+        the window runs from now on, unless it does already. Doing it twice does no harm. A name that ends in `KEYED` is
+        that of the call's key.
         """
-        ended = [(_text(call), [*names], took_ms) for call, names, took_ms in held]
+        ended = [(_text(call), [*names], has_begun) for call, names, has_begun in held]
         return await self._ask(
-            release=[(name, call, took_ms) for call, names, took_ms in ended for name in names],
+            release=[(name, call, has_begun) for call, names, has_begun in ended for name in names],
             forget=[call for call, names, _ in ended if any(name.endswith(KEYED) for name in names)],
         )
 
@@ -115,7 +116,7 @@ class Slots:
         """Note that calls have begun, each with the names that limit it: the windows of their rates run from now on."""
         calls = [(_text(call), [*names]) for call, names in begun]
         return await self._ask(
-            release=[(name, call, 0) for call, names in calls for name in names if name.startswith(RATE)],
+            release=[(name, call, True) for call, names in calls for name in names if name.startswith(RATE)],
             forget=[call for call, names in calls if not any(map(_is_held_for_a_key, names))],
         )
 
@@ -236,15 +237,17 @@ class SlotKeeper:
             condition, status = Condition.read(found[call]), statuses[call.run]
             is_at_work = condition is not None and condition.is_at_work
             begins = found[call] is None or (condition is not None and condition.kind in (Kind.LOST, Kind.RETRY))
+            was_lost = condition is not None and condition.kind is Kind.LOST
             # One that was taken in the future was taken before the clock was set back.
             is_late = not 0 <= now_ms - since <= UNCLAIMED_MS and not is_at_work
             has_ended = not (is_at_work or begins) or status not in (b"running", b"paused")
-            has_begun = condition is not None and is_at_work and not condition.lies_in_queue
+            # A process notes itself what it has begun in line, unless it dies before: then the attempt may have begun.
+            has_begun = (condition is not None and condition.is_reported) or (is_late and was_lost)
             if has_ended or (is_late and status == b"paused"):
-                judged.release.append((name, _text(call), 0 if has_ended else -1))
+                judged.release.append((name, _text(call), has_ended or was_lost))
                 judged.forget.append(_text(call))
             elif has_begun and name.startswith(RATE):
-                judged.release.append((name, _text(call), 0))
+                judged.release.append((name, _text(call), True))
                 judged.forget.extend([_text(call)] if call not in keyed else [])
             if is_late and not has_ended:
                 judged.late.append(call)
@@ -270,7 +273,7 @@ class SlotKeeper:
 class _Judged:
     """The slots to be taken back, as a request has them."""
 
-    release: list[tuple[str, str, int]]
+    release: list[tuple[str, str, bool]]
     forget: list[str]
     """Calls that hold no slot of a key any more."""
     late: list[CallId]

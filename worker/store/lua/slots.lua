@@ -16,9 +16,8 @@
 --
 -- KEYS: limits
 -- USES: common
--- Request: drop (pairs of name and run: nothing of that run waits for that name any more), release ({name, call, ms} : the
---          call gives back a slot; it has begun so many ms ago at least, or not at all where that is below 0; a name that
---          ends in \31 has the call's key behind it), forget (calls of which no key is to be kept), acquire: {call, run, key
+-- Request: drop (pairs of name and run: nothing of that run waits for that name any more), release ({name, call, has_begun}:
+--          the call gives back a slot; a name that ends in \31 has the call's key behind it), forget (calls of which no key is to be kept), acquire: {call, run, key
 --          ("" for none), names ({name, limit, window; 0 where it is no rate})}, due (at how many rates that are due to look)
 -- Answer: granted (for each call wanted whether it holds a slot of every name it needs; else it waits for one), handed
 --         (calls that waited and were given a slot: their lanes are to be published), due_ms (in how many ms the next call
@@ -53,14 +52,14 @@ local function count_free(name, most, window)
     return free - recent, recent
 end
 
-local function give_back(name, call, begun_ms)
+local function give_back(name, call, has_begun)
     local was_held = redis.call('ZREM', key('holders', name), call) == 1
     local _, window = limit_of(name)
     touched[name] = true
-    if was_held and window > 0 and begun_ms >= 0 then
+    if was_held and window > 0 and has_begun then
         local begun = key('begun', name)
         noted = noted + 1
-        redis.call('ZADD', begun, now - begun_ms, table.concat({ clock[1], clock[2], noted }, '.'))
+        redis.call('ZADD', begun, now, table.concat({ clock[1], clock[2], noted }, '.'))
         redis.call('PEXPIRE', begun, window + 1000)
     end
 end
@@ -86,7 +85,7 @@ local function acquire(wanted)
     end
     for _, named in ipairs(wanted.names) do
         if occupied then
-            give_back(named[1], wanted.call, -1)
+            give_back(named[1], wanted.call, false)
         else
             redis.call('ZADD', key('holders', named[1]), 'NX', now, wanted.call)
         end
@@ -149,11 +148,11 @@ for _, pair in ipairs(request.drop) do
     touched[pair[1]] = true
 end
 for _, released in ipairs(request.release) do
-    local name, call, begun_ms = unpack(released)
-    local of_key = string.sub(name, -1) == '\31' and (redis.call('HGET', keys, call) or '')
-    if of_key ~= '' then
-        give_back(name .. (of_key or ''), call, begun_ms)
+    local name, call, has_begun = unpack(released)
+    if string.sub(name, -1) == '\31' then
+        name = name .. (redis.call('HGET', keys, call) or '')
     end
+    give_back(name, call, has_begun)
 end
 for _, call in ipairs(request.forget) do
     redis.call('HDEL', keys, call)
