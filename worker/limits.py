@@ -752,6 +752,8 @@ UNCLAIMED_MS: Final = 5_000
 """How long a call may hold a slot and not have begun before its lane is published again."""
 SLOTS_AT_ONCE: Final = 1_000
 """Calls or lanes in one command: the server does nothing else meanwhile."""
+DUE_TICK_SECONDS: Final = 0.01
+"""How long a process lets what is due of rates wait, so as to look at what is due soon after in the same command."""
 RATES_DUE_AT_ONCE: Final = 100
 """Rates that are looked at in one command."""
 

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from typing import Any, Final, Self
 
 from redis import Redis
@@ -26,7 +27,7 @@ from ...protocol.engine.costs import CURRENCY, dollars_of
 from ...protocol.engine.loop import LoopLimits
 from ..backoff import batches
 from ..broker.attempts import CallId, lane_token
-from ..limits import RATES_DUE_AT_ONCE, SLOTS_AT_ONCE, UNCLAIMED_MS
+from ..limits import DUE_TICK_SECONDS, RATES_DUE_AT_ONCE, SLOTS_AT_ONCE, UNCLAIMED_MS
 from .connections import GroupedCommands
 from .keys import Condition, Keys, Kind
 from .scripts import AsyncScript, Script, readable, server_ms
@@ -81,8 +82,9 @@ class Slots:
         self._key = slots_key(prefix)
         self._script = AsyncScript(GroupedCommands(redis), "slots")
         self._wake = wake
-        self._alarm: asyncio.TimerHandle | None = None
-        self._waking: asyncio.Task[None] | None = None
+        self._alarms: dict[int, asyncio.TimerHandle] = {}
+        """When to look at what is due, in ticks of the loop's clock."""
+        self._waking = set[asyncio.Task[None]]()
 
     async def acquire(self, wanted: Sequence[Wanted]) -> Slotted:
         """Ask for slots for calls; who gets none waits from now on."""
@@ -126,19 +128,19 @@ class Slots:
         return _read(found)
 
     def _look_in(self, due_ms: int) -> None:
-        """Look at what is due in so many milliseconds, or before. Whatever is lost here the sweep finds."""
+        """Look at what is due in so many milliseconds, or a little later. Whatever is lost here the sweep finds."""
         if due_ms < 0 or self._wake is None:
             return
         loop = asyncio.get_running_loop()
-        at = loop.time() + due_ms / 1000
-        if self._alarm is None or self._alarm.when() > at or self._alarm.cancelled():
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._alarm = loop.call_at(at, self._ring)
+        tick = ceil((loop.time() + due_ms / 1000) / DUE_TICK_SECONDS)
+        if tick not in self._alarms:
+            self._alarms[tick] = loop.call_at(tick * DUE_TICK_SECONDS, self._ring, tick)
 
-    def _ring(self) -> None:
-        self._alarm = None
-        self._waking = asyncio.get_running_loop().create_task(self._hand_on_due())
+    def _ring(self, tick: int) -> None:
+        del self._alarms[tick]
+        waking = asyncio.get_running_loop().create_task(self._hand_on_due())
+        self._waking.add(waking)
+        waking.add_done_callback(self._waking.discard)
 
     async def _hand_on_due(self) -> None:
         """Hand on what is due, and have the lanes of those calls published."""

@@ -278,20 +278,21 @@ def _slots(redis: Redis, keys: Keys, found: Mapping[bytes, bytes], now_ms: int) 
     with redis.pipeline(transaction=False) as pipeline:
         for name in limits:
             pipeline.zrange(f"{slots}:waiting:{name}\x1f{keys.run}", 0, MOST_TOLD - 1, withscores=True)
+        waits = zip(limits.items(), pipeline.execute(raise_on_error=False), strict=True)
+        told = [(*limit, waiting) for limit, waiting in waits if isinstance(waiting, list) and waiting][:MOST_TOLD]
+        for name, _, _ in told:
             pipeline.zrange(f"{slots}:holders:{name}", 0, 2)
             pipeline.zscore(f"{slots}:due", name)
         answers = pipeline.execute(raise_on_error=False)
-    for (name, limit), waiting, holders, due in zip(
-        limits.items(), answers[::3], answers[1::3], answers[2::3], strict=True
-    ):
-        if not isinstance(waiting, list):
-            continue
+    for (name, limit, waiting), holders, due in zip(told, answers[::2], answers[1::2], strict=True):
         what, for_ = _limit_text(name, limit), "rate" if name.startswith(RATE) else "slot"
         if for_ == "rate":
             soon = f"in {max(0, due - now_ms) / 1000:.1f} s" if isinstance(due, float) else "as soon as one has begun"
             more = f": the next one may begin {soon}"
         else:
-            held = _readable(holders, lambda holder: _held_by(holder.decode(), keys.run))
+            held = _readable(
+                holders if isinstance(holders, list) else (), lambda holder: _held_by(holder.decode(), keys.run)
+            )
             more = f", held by {', '.join(held) or 'nobody'}"
         for call, since in _readable(waiting, lambda pair: (slot_call(pair[0].decode()).name, int(pair[1]))):
             yield Waiting(call, for_, f"for {(now_ms - since) // 1000} s it waits for {what}{more}")
