@@ -239,7 +239,8 @@ def test_everything_that_a_run_does_works_in_a_cluster(backend: Backend) -> None
     """Runs on all nodes, limits, rates, orders, amendments, forks, explanations, dead letters, the sweep."""
     client = backend.client
     with backend.worker():
-        paced = client.submit([*INSTANCES[:7], {"type": "plan", "calls": [{"_tool": "pace", "customer": "clustered"}]}])
+        others = [{"type": "input", "_instance": f"paced {number}", "n": number} for number in range(7)]
+        paced = client.submit([*others, {"type": "plan", "calls": [{"_tool": "pace", "customer": "clustered"}]}])
         runs = [client.submit([*INSTANCES, {"type": "plan", "calls": CALLS}]) for _ in range(10)]
         for run in runs:
             result = backend.wait(run.id)

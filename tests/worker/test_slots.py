@@ -622,6 +622,14 @@ def test_no_more_calls_begin_than_a_rate_allows_for_each_value_of_its_key(limite
     wait_until_free(limited)
 
 
+def test_a_small_run_does_not_wait_for_all_of_a_large_one_at_the_same_rate(limited: Backend) -> None:
+    large = limited.client.submit([paced_plan("pace", customer="fair"), *lanes(60)])
+    small = limited.client.submit([paced_plan("pace", customer="fair"), *lanes(4)])
+    assert limited.wait(small.id).status == "completed"
+    assert large.status()["status"] == "running"
+    large.cancel()
+
+
 def test_a_rate_holds_for_calls_that_go_to_a_queue_or_are_forgotten(limited: Backend, meeting: Meeting) -> None:
     far = limited.client.submit([paced_plan("paceFar", name="far"), *lanes(7)])
     forgotten = {"type": "plan", "calls": [{"_tool": "pace", "customer": "forgotten"}]}
