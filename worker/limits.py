@@ -532,7 +532,6 @@ LONGEST_TURNS: Final = 10
 # registry/activities
 MOST_A_RATE: Final = 10_000
 """The most calls of a rate: as many moments are kept."""
-LONGEST_RATE_DAYS: Final = 31
 LONGEST_VERSION: Final = 100
 """Characters of a version of code."""
 
@@ -751,11 +750,9 @@ MOST_CODES: Final = 1_000
 UNCLAIMED_MS: Final = 5_000
 """How long a call may hold a slot and not have begun before its lane is published again."""
 SLOTS_AT_ONCE: Final = 1_000
-"""Calls or lanes in one command: the server does nothing else meanwhile."""
+"""Calls, lanes or rates in one command: the server does nothing else meanwhile."""
 DUE_TICK_SECONDS: Final = 0.01
 """How long a process lets what is due of rates wait, so as to look at what is due soon after in the same command."""
-RATES_DUE_AT_ONCE: Final = 100
-"""Rates that are looked at in one command."""
 
 # store/waiting
 BACKGROUND_SECONDS: Final = 600.0

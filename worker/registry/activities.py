@@ -115,7 +115,7 @@ F = TypeVar("F", bound=Function)
 R = TypeVar("R", bound="Registered")
 
 _CONFIG: Final = ConfigDict(arbitrary_types_allowed=True)
-_RATE: Final = re.compile(r"([1-9][0-9]{0,6})/([1-9][0-9]{0,4})?([smhd])", re.ASCII)
+_RATE: Final = re.compile(r"([1-9][0-9]{0,6})/([1-9][0-9]{0,2})?([smhd])", re.ASCII)
 _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NUMBERS: Final = (
     ("retries", int, "a whole number"),
@@ -166,8 +166,8 @@ class Policy:
 
     def _check_rate(self) -> None:
         if self.rate is not None and self.rate_limit is None:
-            text = f"at most {limits.MOST_A_RATE} calls in at most {limits.LONGEST_RATE_DAYS} days"
-            raise ActivitiesError(f'rate is {self.rate!r}: such as rate="10/s", "100/m", "5/10s", "1000/d", {text}')
+            text = f'such as rate="10/s", "100/m", "5/10s", "1000/d", at most {limits.MOST_A_RATE} calls'
+            raise ActivitiesError(f"rate is {self.rate!r}: {text}, in at most 999 of s, m, h or d")
         if self.key is None:
             return
         if not (isinstance(self.key, str) and self.key):
@@ -184,8 +184,7 @@ class Policy:
         if found is None:
             return None
         most, window_ms = int(found[1]), int(found[2] or 1) * _UNITS_MS[found[3]]
-        is_kept = most <= limits.MOST_A_RATE and window_ms <= limits.LONGEST_RATE_DAYS * _UNITS_MS["d"]
-        return (most, window_ms) if is_kept else None
+        return (most, window_ms) if most <= limits.MOST_A_RATE else None
 
     def may_retry(self, error: BaseException) -> bool:
         """Whether there may be another attempt after an error; after a group, where that is so for all in it."""

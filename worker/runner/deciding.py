@@ -48,7 +48,7 @@ class Decider:
         self._paid: dict[int, Cost | Failure | None] = {}
         """What has been paid for them, nothing where they have a slot, or why they are not sent."""
         self._refused: set[int] = set()
-        """Those of them that wait for a slot."""
+        """Calls to be forgotten that wait for a slot."""
         self._now_ms: int | None = None
         """The server's time, as far as results need it that were given back."""
         self._resumed_ms = 0

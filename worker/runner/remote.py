@@ -305,14 +305,13 @@ class RemoteExecutor:
         said = ToolTrust.together((activity.contract.tool.trust, self._operator.of(name)))
         if (refused := self._refused(message.untrusted, said)) is not None:
             return refused
-        function, is_async = activity.bind(message.call, message.parameters, message.context), activity.is_async
-        if activity.policy.rate is not None and not is_async:  # it is reported as begun: it waits for no place
-            function, is_async = partial(self._threads.run_at_once, function), True
+        function = activity.bind(message.call, message.parameters, message.context)
+        begins_at_once = activity.policy.rate is not None and not activity.is_async  # it is reported as begun
         result = await invoke(
-            function,
+            partial(self._threads.run_at_once, function) if begins_at_once else function,
             message.attempt,
             name=message.activity,
-            is_async=is_async,
+            is_async=begins_at_once or activity.is_async,
             policy=activity.policy,
             limits=self._limits,
             threads=self._threads,

@@ -27,7 +27,7 @@ from ...protocol.engine.costs import CURRENCY, dollars_of
 from ...protocol.engine.loop import LoopLimits
 from ..backoff import batches
 from ..broker.attempts import CallId, lane_token
-from ..limits import DUE_TICK_SECONDS, RATES_DUE_AT_ONCE, SLOTS_AT_ONCE, UNCLAIMED_MS
+from ..limits import DUE_TICK_SECONDS, SLOTS_AT_ONCE, UNCLAIMED_MS
 from .connections import GroupedCommands
 from .keys import Condition, Keys, Kind
 from .scripts import AsyncScript, Script, readable, server_ms
@@ -146,7 +146,7 @@ class Slots:
         """Hand on what is due, and have the lanes of those calls published."""
         assert self._wake is not None
         try:
-            if handed := (await self._ask(due=RATES_DUE_AT_ONCE)).handed:
+            if handed := (await self._ask(due=SLOTS_AT_ONCE)).handed:
                 await self._wake(handed)
         except RedisError as error:
             logger.warning("what waits for a rate is left to the sweep: %s", error)
@@ -202,7 +202,7 @@ class SlotKeeper:
         if not drop and not judged.release and not is_rated:
             return False
         request = {"drop": drop, "release": judged.release, "forget": judged.forget}
-        handed = _read(self._script(self._key, _request(**request, due=RATES_DUE_AT_ONCE * is_rated))).handed
+        handed = _read(self._script(self._key, _request(**request, due=SLOTS_AT_ONCE * is_rated))).handed
         self._mark(handed)
         marked.update(call.run for call in handed)
         return bool(handed)
