@@ -63,7 +63,7 @@ from .tokens import AccessToken, ActingSettings, Right, check_signing_key, check
 
 LOCAL_RIGHTS: Final[tuple[Right, ...]] = ("read", "decide", "control")
 """The rights that `acts ui` may give; the first one only reads."""
-UI_RIGHTS: Final[tuple[Right, ...]] = (*LOCAL_RIGHTS, "own")
+UI_RIGHTS: Final[tuple[Right, ...]] = (*LOCAL_RIGHTS, "submit", "own")
 """The rights of a token of the pages. A token sees all runs, or with `own` only the runs of its name."""
 
 
@@ -72,10 +72,10 @@ class UiSettings(ActingSettings):
 
     ui_tokens: Annotated[SecretStr, checked_tokens(UI_RIGHTS)] | None = setting(
         None,
-        "Who may open the pages of `acts ui`: NAME:RIGHTS:TOKEN, separated by commas or lines. RIGHTS are `read`, "
-        "`decide`, `control` and `own`, with + between them; every token may read, with `own` only the runs of that "
-        "name. The audit trail has the name. Limits may follow, see ACTS_MCP_TOKENS. @FILE reads them from a file. "
-        "Unset: `acts ui` makes a token for its own machine.",
+        "Who may open the pages of `acts ui` and use its HTTP API: NAME:RIGHTS:TOKEN, separated by commas or lines. "
+        "RIGHTS are `read`, `submit`, `decide`, `control` and `own`, with + between them; every token may read, with "
+        "`own` only the runs of that name. The audit trail has the name. Limits may follow, see ACTS_MCP_TOKENS. @FILE "
+        "reads them from a file. Unset: `acts ui` makes a token for its own machine.",
         SECRET,
     )
     ui_redis_url: RedisUrl | None = setting(
@@ -89,7 +89,12 @@ class UiSettings(ActingSettings):
         "Where the pages of `acts ui` are, as a browser sees them (http or https): behind a proxy, and for links to "
         "them. Unset: where it listens.",
     )
-    ui_viewers: int = setting(100, "How many pages of `acts ui` may follow runs at a time.", FOUND, gt=0)
+    ui_viewers: int = setting(
+        100,
+        "How many pages of `acts ui`, and clients of its HTTP API, may follow runs or wait for them at a time.",
+        FOUND,
+        gt=0,
+    )
 
     @property
     def for_reading(self) -> Self:

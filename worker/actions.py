@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
@@ -222,7 +222,7 @@ def fork(run: Run, *, at: str | None = None, paused: bool = False) -> Done:
     return run.fork(at, paused=paused).status()
 
 
-@_action("submit", "Replace the calls of a run that have not begun.")
+@_action("submit", "Replace the calls of a run that have not begun.", served="amendment add")
 def amend(run: Run, amendment: dict[str, Any], *, add: bool = False) -> Done:
     """Put the calls of FILE (or - for standard input) in place of those of RUN that have not begun.
 
@@ -235,8 +235,8 @@ def amend(run: Run, amendment: dict[str, Any], *, add: bool = False) -> Done:
     return {}
 
 
-@_action("submit", "Add a text that the next request of a loop shows.")
-def say(run: Run, message: Any) -> Done:
+@_action("submit", "Add a text that the next request of a loop shows.", served="message")
+def say(run: Run, message: str | dict[str, Any] | list[str | dict[str, Any]]) -> Done:
     """Add TEXT to the context of RUN's loop, whose next request shows it. A loop that has ended goes on.
 
     Exit codes: 0 said, 2 a file cannot be taken, 3 no server, 4 no such run, no loop, or it was cancelled.
@@ -245,8 +245,8 @@ def say(run: Run, message: Any) -> Done:
     return {}
 
 
-@_action("submit", "Add data messages to a run under way.")
-def send(run: Run, messages: Any) -> Done:
+@_action("submit", "Add data messages to a run under way.", served="messages")
+def send(run: Run, messages: dict[str, Any] | list[dict[str, Any]]) -> Done:
     """Add the data messages of FILE (or - for standard input) to RUN: all of them or none.
 
     FILE holds a message such as {"type": "input", "input": {…}}, or a list of them; "_instance" names the instance.
@@ -258,8 +258,8 @@ def send(run: Run, messages: Any) -> Done:
     return {}
 
 
-@_action("control", "Forget runs that have ended, one or many.")
-def delete(run: Run, *, instances: tuple[str, ...] = (), foreign: bool = False) -> Done:
+@_action("control", "Forget runs that have ended, one or many.", served="instances foreign")
+def delete(run: Run, *, instances: Sequence[str] = (), foreign: bool = False) -> Done:
     """Forget RUN, which has ended: its log, its values, its child runs and dead letters, everything.
 
     Or all runs that the options choose: without --yes they are only listed, with what deleting them would free. Runs

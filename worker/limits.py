@@ -817,6 +817,16 @@ BODY_SECONDS: Final = 30.0
 """How long the body of a request may take to come."""
 ACCESS_SMALL_BYTES: Final = 64_000
 
+# ui/api
+API_BAD_QUERY: Final = 2_000
+"""Characters of what is said of a query that is refused."""
+WAIT_MOST_SECONDS: Final = 60.0
+"""How long a request may wait for the end of a run."""
+RESULT_MOST_CALLS: Final = 20_000
+"""The calls, over all instances, of a run whose whole result is one answer."""
+SUBMISSIONS_AT_ONCE: Final = 2
+"""Submissions that are checked at the same time: each takes processor time that grows with it."""
+
 # ui/application
 APPLICATION_NAMED: Final = 100
 """Calls of each kind that an answer names; it counts all."""

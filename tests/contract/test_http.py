@@ -7,7 +7,21 @@ import pytest
 from tests.ui.sites import CONTROLLER, DECIDER, READER, Listener, Site, error_of
 from tests.worker.backend import Backend
 
-ACTIONS = ("approve", "reject", "answer", "move", "approve_plan", "retry", "skip", "pause", "resume", "cancel", "fork")
+ACTIONS = (
+    "approve",
+    "reject",
+    "answer",
+    "move",
+    "approve_plan",
+    "retry",
+    "skip",
+    "pause",
+    "resume",
+    "cancel",
+    "fork",
+    "delete",
+    "amend",
+)
 
 
 def test_a_run_is_read_followed_and_ordered(backend: Backend, site: Site, name: str) -> None:

@@ -4,6 +4,7 @@
 ```console          lines that begin with `$ ` are run, one shell for the page; those below are what they print.
                     `…` stands for any text; alone on a line, for any lines
 <!-- from here: a server and a worker -->             both are started; the shell is told where
+<!-- from here: a server, a worker and its API -->    and `acts ui`: $API and $TOKEN lead to it
 <!-- from here: the worker is started again -->
 """
 
@@ -26,6 +27,7 @@ from tests.environment import without_settings
 ROOT: Final = Path(__file__).parents[2]
 _PARTS: Final = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$|^<!-- from here: (.*?) -->$", re.MULTILINE | re.DOTALL)
 _SERVER: Final = "a server and a worker"
+_API: Final = "a server, a worker and its API"
 _AGAIN: Final = "the worker is started again"
 _SECONDS: Final = 120
 _PYTEST: Final = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "acts_celery.worker.pytest_plugin"}
@@ -70,7 +72,7 @@ def run_page(page: str, folder: Path, *, is_forked: bool = True) -> None:
     kept = without_settings()
     environment = {**kept, "PATH": f"{bin_folder}:{os.environ['PATH']}", "LANG": "C.UTF-8", "NO_COLOR": "1"}
     environment |= _PYTEST | {"PYTHONUNBUFFERED": "1"}  # errors between other lines, as at a terminal
-    with ExitStack() as servers, ExitStack() as workers:
+    with ExitStack() as servers, ExitStack() as workers, ExitStack() as sites:
         for step in steps(page, folder):
             if step.is_command:
                 printed = _run(step.text, environment, folder)
@@ -78,7 +80,7 @@ def run_page(page: str, folder: Path, *, is_forked: bool = True) -> None:
                     f"$ {step.text}\nprints\n{printed}\nand not\n{step.expected}"
                 )
                 continue
-            if step.text == _SERVER:
+            if step.text in (_SERVER, _API):
                 server = servers.enter_context(EmbeddedServer())
                 environment |= {"ACTS_BROKER_URL": server.broker_url, "ACTS_REDIS_URL": server.redis_url}
             else:
@@ -87,6 +89,12 @@ def run_page(page: str, folder: Path, *, is_forked: bool = True) -> None:
             worker, log = ["worker", "--processes", "1", "--json"], folder.parent / "worker.log"
             environment_of_worker = environment | {"PYTHONPATH": str(ROOT)}
             workers.enter_context(forks.staying(worker, env=environment_of_worker, folder=folder, log=log))
+            if step.text == _API:
+                token = "the-token-of-the-page"
+                own = environment_of_worker | {"ACTS_UI_TOKENS": f"shop:submit+decide+control:{token}"}
+                command, log = ["ui", "--json", "--port", "0"], folder.parent / "ui.log"
+                _, told = sites.enter_context(forks.staying(command, env=own, folder=folder, log=log))
+                environment |= {"API": told["url"], "TOKEN": token}
 
 
 def _run(command: str, environment: dict[str, str], folder: Path) -> str:

@@ -67,10 +67,13 @@ class Site:
 
 def error_of(response: httpx.Response) -> tuple[int, str]:
     """Status and type of a refusal, which is JSON with a sentence whatever was asked."""
-    assert response.headers["content-type"] == "application/json"
-    error = response.json()["error"]
-    assert error["message"]
-    return response.status_code, error["type"]
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert (problem["status"], problem["detail"]) == (response.status_code, problem["error"]["message"])
+    assert problem["detail"]
+    assert problem["title"]
+    assert problem["code"].replace("_", "") == problem["error"]["type"].lower()
+    return response.status_code, problem["error"]["type"]
 
 
 @contextmanager
@@ -86,14 +89,14 @@ def served(backend: Backend, *arguments: str, **extra: str) -> Iterator[Site]:
 
 
 class Listener:
-    """Reads a stream of events in a thread of its own."""
+    """Reads the stream of the page of a run in a thread of its own."""
 
     def __init__(self, site: Site, run: str, token: str = READER) -> None:
         self.count = 0
         """How many events have come so far."""
         self._client = site.client(token)
         self._events: queue.Queue[tuple[str, Any] | None] = queue.Queue()
-        self._stream = self._client.stream("GET", f"/api/runs/{run}/events")
+        self._stream = self._client.stream("GET", f"/api/runs/{run}/changes")
         self.response = self._stream.__enter__()
         self.response.raise_for_status()
         self._thread = threading.Thread(target=self._read, daemon=True)

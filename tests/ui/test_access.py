@@ -28,12 +28,13 @@ from .sites import CONTROLLER, DECIDER, READER, Site, error_of, served
 READ = (
     *("me", "runs", "whole?run=r&path=state.one", "runs/r", "runs/r/plan", "runs/r/calls/0", "runs/r/instances"),
     *("runs/r/instance", "runs/r/place?path=state.one", "runs/r/log", "runs/r/conversation", "runs/r/sent?call=0"),
-    *("runs/r/held", "runs/r/events", "no/such/address"),
+    *("runs/r/held", "runs/r/changes", "runs/r/events", "runs/r/result", "openapi.json", "no/such/address"),
 )
 """Every address that is read."""
 RIGHTS = {
     **dict.fromkeys(("approve", "reject", "answer", "approve_plan", "move"), "decide"),
-    **dict.fromkeys(("retry", "skip", "pause", "resume", "cancel", "fork"), "control"),
+    **dict.fromkeys(("retry", "skip", "pause", "resume", "cancel", "fork", "delete"), "control"),
+    **dict.fromkeys(("amend", "say", "send"), "submit"),
 }
 """The right that each deed takes."""
 BODIES: dict[str, dict[str, Any]] = {
@@ -42,6 +43,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "move": {"call": 0, "until": 5},
     "answer": {"call": 0, "value": 1},
     "approve_plan": {"plan": "0"},
+    "amend": {"amendment": {"calls": []}},
+    "say": {"message": "go on"},
+    "send": {"messages": []},
 }
 """What a deed is asked for with; nothing where it is not here."""
 

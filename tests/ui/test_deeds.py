@@ -52,7 +52,7 @@ def test_a_decision_about_another_call_than_was_shown_is_refused(backend: Backen
     assert error_of(site.post(f"/api/runs/{run}/reject", body)) == (409, "HeldAnew")
     for unseen in ({"scopes": ["†state", "†secret"]}, {}, {"parameters": {"value": 3}}):
         bad = site.post(f"/api/runs/{run}/approve", {"call": call["call"], **unseen})
-        assert error_of(bad) == (400, "Rejected")
+        assert error_of(bad) == (422, "Rejected")
         assert "what was shown" in bad.text
     assert site.post(f"/api/runs/{run}/reject", {**body, "shown": call["shown"]}).status_code == 200
     assert [each.status for each in backend.wait(run).calls] == ["failed"]
@@ -107,5 +107,5 @@ def test_a_run_that_is_not_there_is_told_of(site: Site, deed: str) -> None:
 
 
 def test_there_are_no_other_deeds(site: Site, run: str) -> None:
-    for deed in ("delete", "amend", "send", "_carry_out", "__init__"):
+    for deed in ("explode", "by", "_carry_out", "__init__"):
         assert error_of(site.post(f"/api/runs/{run}/{deed}")) == (404, "NoSuchDeed")

@@ -192,7 +192,7 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> None:
         from ..ui import application as serving
         from ..ui import server as listening
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
+        if (error.name or "").partition(".")[0] not in ("fastapi", "starlette", "uvicorn"):
             raise
         raise Failed("the pages take other packages: pip install 'acts-celery[ui]'") from error
     settings = common.settings()
@@ -200,6 +200,8 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> None:
     made = made_token(
         settings, tokens, rights, host, write=write, variable="ACTS_UI_TOKENS", example="ann:decide+control:TOKEN"
     )
+    if any("submit" in token.rights for token in tokens):
+        load_registry(settings)
     ask_log(settings)
     log_to_stderr(settings)
     with listening.listen(host, port) as socket:

@@ -165,7 +165,10 @@ class Client:
         require_files(plan, contents, self.settings)
         with redis_errors(self.settings):
             known = replace(label or Label(trace=current_place()), contracts=self.checker.registry.origin)
-            return self.run_of(*self._dispatcher.submit(plan, known, contents))
+            started = self._dispatcher.submit(plan, known, contents)
+        run = self.run_of(started.run, started.since)
+        run.is_new = started.is_new
+        return run
 
     def state_of(self, run: str) -> list[dict[str, Any]]:
         """The folded state of a run, named as in `find`, as messages from which another run begins: global, and of each

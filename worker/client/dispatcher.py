@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
@@ -178,10 +178,21 @@ def publish_lanes(
 # Claims: the first client that submits an id claims it while it writes the run, so two at a time do not write one run.
 
 
+class IdTaken(Rejected):
+    """The id of a submission is that of another submission, or of somebody else's run."""
+
+    code = "id_taken"
+
+    def __init__(self, run: str) -> None:
+        """Make the error for the id of that run."""
+        text = f"the id {run!r} is that of another submission: give another id, or submit the same document"
+        super().__init__([Problem("", text)])
+
+
 def claimed(redis: Redis, prefix: str, run: str, label: Label) -> bool:
     """Claim an id to write a run under it; False where a run has it already, and is there now.
 
-    Raises `protocol.Rejected` where that run is another submission's, `RunBroken` where the server has lost a part of
+    Raises `IdTaken` where that run is another submission's, `RunBroken` where the server has lost a part of
     it, `InfrastructureError` where the client that has claimed the id does not get on, `RedisError`.
     """
     runs, store = RunList(redis, prefix), RunStore.open(redis, prefix, run)
@@ -196,13 +207,22 @@ def claimed(redis: Redis, prefix: str, run: str, label: Label) -> bool:
             else:
                 runs.release(run)
         elif digest != label.digest:
-            text = f"the id {run!r} is that of another submission: give another id, or submit the same document"
-            raise Rejected([Problem("", text)])
+            raise IdTaken(run)
         elif (lost := store.lost_parts()) is not None:  # else it was deleted meanwhile
             if lost:
                 raise RunBroken(run, lost)
             return False
     raise InfrastructureError(f"the id {run!r} is being submitted by another client, which has not finished; try again")
+
+
+class Started(NamedTuple):
+    """A run of which a submission has become."""
+
+    run: str
+    since: str | None
+    """The id of its first status, if there is more to come."""
+    is_new: bool
+    """Whether the submission began it; else it was there under the label's id."""
 
 
 class Dispatcher:
@@ -216,11 +236,8 @@ class Dispatcher:
         self._settings = settings
         self._registry = registry
 
-    def submit(
-        self, plan: Plan, label: Label = NO_LABEL, files: Mapping[str, bytes] = MappingProxyType({})
-    ) -> tuple[str, str | None]:
-        """Write a run with its files, start it, publish its tasks. Returns its id, and the id of its first status if
-        there is more to come.
+    def submit(self, plan: Plan, label: Label = NO_LABEL, files: Mapping[str, bytes] = MappingProxyType({})) -> Started:
+        """Write a run with its files, start it, publish its tasks.
 
         If a run of the label's id is there already, it is returned, and nothing is done. Raises `protocol.Rejected` if
         that run is another submission's, `OverLimit` if the token's owner may not begin the run.
@@ -229,7 +246,7 @@ class Dispatcher:
         milliseconds = self._clock.milliseconds()
         run, prefix = label.id or make_run_id(milliseconds), self._settings.key_prefix
         if label.id is not None and not claimed(self._redis, prefix, run, label):
-            return run, None
+            return Started(run, None, is_new=False)
         about = {"approved_plan": digest_of_plan(plan)} if plan.is_approved else {}
         order = audit_record(self._settings, "submitted", **about)
         try:
@@ -243,13 +260,13 @@ class Dispatcher:
         except TakenOver:
             if label.id is None or claimed(self._redis, prefix, run, label):
                 raise
-            return run, None
+            return Started(run, None, is_new=False)
         finally:
             if label.id is not None:
                 RunList(self._redis, prefix).release(run)
         order.write_line(run)
         self._publish(run, written.lanes, forgotten.tasks)
-        return run, written.since if written.lanes else None
+        return Started(run, written.since if written.lanes else None, is_new=True)
 
     def _forgotten(self, plan: Plan, run: str, born: str, trace: str) -> SentInline:
         """Decide what is sent with the run, which was submitted at `born`; nothing if this client may not read the

@@ -62,6 +62,8 @@ class ReadableRun(Generic[OutputT]):
         """`since` is the id of the status that a run had when it was submitted here."""
         self.id = run
         self.output_type: OutputType | None = None  # where it was submitted here with one as its schema
+        self.is_new = False
+        """Whether it was submitted here just now; not where an id has led to a run that was there."""
         self._since = since
         self._redis = redis
         self._settings = settings

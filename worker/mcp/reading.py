@@ -28,8 +28,9 @@ from ..errors import ActivitiesError, BadQuery, RunFailed
 from ..registry.activities import registry
 from ..registry.request_definitions import KnownDelegates
 from ..store.keys import ENDED_STATUSES
+from ..ui.access import problems
 from ..ui.opened import shown, size_of, within
-from .tools import NoValue, RunTool, ServerTool, SubmittedDocument, ToolContext, problems, read_text
+from .tools import NoValue, RunTool, ServerTool, SubmittedDocument, ToolContext, read_text
 
 _TEXT: Final = {"type": "string"}
 _INTEGER: Final = {"type": "integer"}

@@ -7,7 +7,6 @@ from asyncio import to_thread
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
@@ -18,7 +17,6 @@ from redis import Redis
 from ...broker_config import Settings
 from ...broker_config.tokens import Identity, Right
 from ...protocol import Plan, Rejected
-from ...protocol.facade import explained
 from ...protocol.paths import MISSING
 from ...protocol.plan.documents import decode
 from .. import limits
@@ -29,7 +27,7 @@ from ..client.submitting import id_of_key, label_of
 from ..errors import NotPossibleNow
 from ..store.connections import connect, redis_errors
 from ..ui import Page
-from ..ui.access import Reader, Refused, document, encoded, refusal
+from ..ui.access import Reader, Refused, document, encoded, problems, refusal
 from ..ui.opened import Query
 from ..ui.page import runs
 
@@ -275,12 +273,6 @@ def failure(error: Exception, tool: str) -> CallToolResult:
         found["error"]["message"] = "the submission is refused, and nothing of it runs"
         found["error"] |= problems(error)
     return CallToolResult(content=[_text(found)], is_error=True)
-
-
-def problems(rejected: Rejected) -> dict[str, Any]:
-    """The errors of a submission, with hints."""
-    errors = [problem.to_dict() for problem in islice(explained(rejected), limits.MOST_ERRORS)]
-    return {"errors": errors, "more_errors": len(rejected.errors) - len(errors)}
 
 
 def _text(found: Mapping[str, Any]) -> TextContent:

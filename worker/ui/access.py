@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import ipaddress
 import logging
+import re
 import socket
 import time
 from collections import Counter, OrderedDict
@@ -20,6 +21,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
@@ -34,8 +36,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...broker_config import BrokerConfigError
 from ...broker_config.tokens import AccessToken, Identity, Right
-from ...protocol.errors import ProtocolError, json_text
+from ...protocol.errors import ProtocolError, Rejected, json_text
 from .. import limits
+from ..client.submitting import IdTaken
 from ..errors import (
     BadQuery,
     InfrastructureError,
@@ -103,7 +106,7 @@ def encoded(value: Any) -> bytes:
     return json_text(value, separators=_COMPACT).encode("utf-8", "backslashreplace")
 
 
-# Refusals: what goes wrong in a request, as an answer in JSON with a status of HTTP.
+# Refusals: what goes wrong in a request, as a problem (RFC 9457) with a status of HTTP.
 #
 # A message is one of an error of ours, which says what to do. Nothing else is shown: what is unforeseen is in the
 # server's log alone.
@@ -114,17 +117,33 @@ logger = logging.getLogger("acts.web")
 class Refused(Exception):
     """A request that is not answered, with the status of HTTP that says why."""
 
-    def __init__(self, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        headers: Mapping[str, str] | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`more` are members of the problem besides those that each has."""
         self.status = status
         self.kind = kind
         self.headers = dict(headers or {})
+        self.more = dict(more or {})
         super().__init__(message)
+
+    @property
+    def code(self) -> str:
+        """The name of the kind for programs; that of an error of ours is its own `code`."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.kind).lower()
 
 
 _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     *((each, 404) for each in (RunNotFound, InstanceNotFound, NoSuchCall, NoSuchTick, NoLoop, NoSuchAnswer)),
     (OverLimit, 429),
     (NotPossibleNow, 409),
+    (IdTaken, 409),
+    (Rejected, 422),
     *((each, 400) for each in (BadQuery, ProtocolError)),
     (InfrastructureError, 503),
     (BrokerConfigError, 503),
@@ -141,7 +160,10 @@ def refusal(error: Exception) -> Refused:
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             again = {"Retry-After": str(limits.REFUSED_AGAIN_SECONDS)} if status == 503 else None
-            return Refused(status, type(error).__name__, str(error), again)
+            if not isinstance(error, Rejected):
+                return Refused(status, type(error).__name__, str(error), again)
+            text = "\n".join(map(str, error.errors[: limits.MOST_ERRORS]))
+            return Refused(status, type(error).__name__, text, more=problems(error))
     if isinstance(error, RedisError | OperationalError | TimeoutError):
         logger.warning("a server does not answer: %s", error)
         text = "a server does not answer, the log or the broker: see `acts doctor`"
@@ -150,14 +172,27 @@ def refusal(error: Exception) -> Refused:
     return Refused(500, "Bug", "this is a bug of acts-celery: the log of the server has what is needed to mend it")
 
 
+def problems(rejected: Rejected) -> dict[str, Any]:
+    """The errors of a submission."""
+    first = rejected.errors[: limits.MOST_ERRORS]
+    errors = [{"pointer": problem.pointer, "message": problem.message} for problem in first]
+    return {"errors": errors, "more_errors": len(rejected.errors) - len(errors)}
+
+
 def document(refused: Refused) -> dict[str, Any]:
-    """The body of a refusal."""
+    """A refusal as the pages and MCP's tools read it."""
     return {"error": {"type": refused.kind, "message": str(refused)}}
+
+
+def problem_details(refused: Refused) -> dict[str, Any]:
+    """The body of a refusal: a problem as RFC 9457 has it, and what the pages read."""
+    about = {"title": HTTPStatus(refused.status).phrase, "status": refused.status, "detail": str(refused)}
+    return {"type": "about:blank", **about, "code": refused.code, **refused.more, **document(refused)}
 
 
 def response(refused: Refused) -> Response:
     """A refusal as an answer."""
-    return Response(encoded(document(refused)), refused.status, refused.headers, "application/json")
+    return Response(encoded(problem_details(refused)), refused.status, refused.headers, "application/problem+json")
 
 
 # A site: what differs between our servers where a request is let in or refused.

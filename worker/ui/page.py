@@ -2,7 +2,7 @@
 
 | address | answer |
 |---|---|
-| `runs` | the list of the runs (`status`, `search`, `after`) |
+| `runs` | the list of the runs (`status`, `name`, `tag`, `search`, `limit`, `after`) |
 | `workflows` | the workflows of the operator's folders (`search`, `after`) |
 | `workflow` | one of them: what it needs, gives, costs and can reach (`name`) |
 | `runs/RUN` | one run at a glance |
@@ -61,8 +61,12 @@ _STATUSES: Final = get_args(RunStatus)
 
 
 def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = None) -> dict[str, Any]:
-    """The answer `runs`: the newest first, with an `owner` its own. `search` is part of an id, a name or a tag."""
+    """The answer `runs`: the newest first, with an `owner` its own, `limit` at most. `search` is part of an id, a name
+    or a tag.
+    """
     status, search, after = query.text("status"), query.text("search"), query.text("after")
+    name, tag, limit = query.text("name"), query.text("tag"), query.number("limit")
+    most = limits.PAGE_RUNS_AT_ONCE if limit is None else min(limit, limits.PAGE_RUNS_AT_ONCE)
     if status is not None and status not in _STATUSES:
         raise BadQuery(f"status={status[:100]!r} is none of {', '.join(_STATUSES)}")
     wanted: RunStatus | None = run_status(status) if status is not None else None
@@ -76,11 +80,12 @@ def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = 
                 before_ms = None  # what follows comes behind it, also what was submitted in the same millisecond
             continue
         before_ms = None
-        if len(found) == limits.PAGE_RUNS_AT_ONCE or looked_at == limits.PAGE_MOST_LOOKED_AT:
+        if len(found) >= most or looked_at == limits.PAGE_MOST_LOOKED_AT:
             return {"runs": found, "next": last}
         looked_at, last = looked_at + 1, f"{submitted_ms}:{summary.run}"
         texts = (summary.run, summary.name or "", *summary.tags)
         is_found = search is None or any(search.casefold() in text.casefold() for text in texts)
+        is_found = is_found and name in (None, summary.name) and (tag is None or tag in summary.tags)
         if is_found and wanted in (None, summary.status):
             found.append(summary.to_dict())
     return {"runs": found, "next": None}

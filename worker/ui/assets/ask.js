@@ -135,7 +135,7 @@ function follow(run, { changed, gone, state }) {
   const read = async () => {
     for (let tries = 0; !ending.signal.aborted; tries += 1) {
       try {
-        const response = await fetched(`${pathInUrl(`runs/${run}/events`)}`, {
+        const response = await fetched(`${pathInUrl(`runs/${run}/changes`)}`, {
           signal: ending.signal,
           headers: { Accept: "text/event-stream" },
         });
