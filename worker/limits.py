@@ -824,8 +824,6 @@ WAIT_MOST_SECONDS: Final = 60.0
 """How long a request may wait for the end of a run."""
 RESULT_MOST_CALLS: Final = 20_000
 """The calls, over all instances, of a run whose whole result is one answer."""
-SUBMISSIONS_AT_ONCE: Final = 2
-"""Submissions that are checked at the same time: each takes processor time that grows with it."""
 
 # ui/application
 APPLICATION_NAMED: Final = 100

@@ -246,7 +246,7 @@ def test_what_the_web_servers_take_is_imported_by_them_alone() -> None:
         for package in PACKAGES
         for path in sources(package)
         for _, module in imports(path)
-        if module.partition(".")[0] in ("starlette", "uvicorn")
+        if module.partition(".")[0] in ("fastapi", "starlette", "uvicorn")
     }
     assert found == {"ui", "mcp"}
 

@@ -44,7 +44,7 @@ def test_help_loads_no_library_but_the_one_that_prints_it() -> None:
 
 
 def test_the_help_of_the_pages_takes_neither_their_server_nor_their_extra() -> None:
-    assert loaded_by("ui", "--help") & {"protocol", "redis", "starlette", "uvicorn"} == set()
+    assert loaded_by("ui", "--help") & {"protocol", "redis", "fastapi", "starlette", "uvicorn"} == set()
 
 
 def test_what_supervises_workers_loads_no_library_of_theirs() -> None:

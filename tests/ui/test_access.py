@@ -18,7 +18,8 @@ from acts_celery.worker.cli import acts
 from acts_celery.worker.limits import WINDOW_SECONDS, WRONG_TOKENS
 from acts_celery.worker.mcp.server import TOOLS
 from acts_celery.worker.ui.access import HEADERS, Access, Reader, Refused
-from acts_celery.worker.ui.application import PAGES, SERVED
+from acts_celery.worker.ui.api import SERVED
+from acts_celery.worker.ui.application import PAGES
 from tests.worker.backend import Backend
 
 from .sites import CONTROLLER, DECIDER, READER, Site, error_of, served

@@ -179,6 +179,8 @@ def test_a_submission_that_is_wrong_is_refused_with_every_error_and_its_place(ap
     errors = {error["pointer"]: error["message"] for error in answer.json()["errors"]}
     assert set(errors) >= {"/solution/calls/0/_tool", "/solution/calls/1/value"}
     assert errors["/solution/calls/0/_tool"].count("echo") == 1
+    large = submit(api, wrong | {"context": [{"type": "input", "text": "x" * 20_000}]})
+    assert (error_of(large), large.json()["errors"]) == ((422, "Rejected"), answer.json()["errors"])
     narrow = submit(api, echoing(), query="?allow=add")
     assert error_of(narrow) == (422, "Rejected")
     assert "echo" in narrow.json()["detail"]

@@ -116,7 +116,7 @@ def test_a_file_of_tokens_that_is_not_there_is_told_of(backend: Backend) -> None
     assert "ACTS_UI_TOKENS: " in err
 
 
-@pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+@pytest.mark.parametrize("package", ["fastapi", "starlette", "uvicorn"])
 def test_without_the_extra_the_remedy_is_told(
     package: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -189,7 +189,7 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> None:
     from ...broker_config.settings import LOCAL_RIGHTS
 
     try:
-        from ..ui import application as serving
+        from ..ui import api as serving
         from ..ui import server as listening
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "starlette", "uvicorn"):

@@ -1,50 +1,26 @@
-"""Documents: a call of a tool whose message is large runs in a process of its own.
-
-To read, check and submit a document takes time and memory that grow with it; here they are bounded, and the server's
-other visitors do not wait. Each process runs one call at a time, and each visitor has one under way. The processor time
-of a visitor's calls is limited, too.
-
-The process gets a line of JSON with the caller and the length of the message, then the message; it answers with a line.
-"""
+"""Documents: a call of a tool whose message is large runs in a process of its own (see `ui.access`)."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import resource
-import signal
-import sys
-import time
-from asyncio import IncompleteReadError, LimitOverrunError
-from asyncio.subprocess import Process
-from collections import Counter
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
-from weakref import WeakValueDictionary
+from typing import Any, Final
 
 from mcp_types import CallToolResult
 
 from ...broker_config import Settings
-from ...broker_config import load as load_settings
 from ...protocol import Rejected
 from ...protocol.plan.documents import decode
-from .. import limits
-from ..fairness import FairSemaphore
 from ..limits import limits_of
-from ..registry.mcp_tools import load_code
-from ..runner.checking import begun, killed
-from ..ui.access import Refused
+from ..ui.access import Answer, DocumentProcesses, Refused, out_of_memory, serve_documents
 from .reading import DOING, READING
 from .tools import Principal, Runs, ToolContext, answer, failure
 
 NO_MESSAGE: Final = "the body should be one message of JSON-RPC"
 _TOOLS: Final = {name: tool for name, tool in {**READING, **DOING}.items() if name != "result"}
 """The tools that do not wait for a run."""
-_DIED: Final = (OSError, IncompleteReadError, LimitOverrunError)
-_PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from acts_celery.worker.mcp.documents import main; main()"
-"""The program of a process: it imports what this process would, and nothing from the folder it is started in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,86 +31,18 @@ class DoneCall:
     result: CallToolResult
 
 
-@dataclass(slots=True)
-class _Spent:
-    """The processor time that a visitor's calls have taken: it is forgotten as time goes by."""
-
-    seconds: float = 0.0
-    at: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        now = time.monotonic()
-        self.seconds = max(0.0, self.seconds - limits.DOCUMENTS_SHARE * (now - self.at)) + seconds
-        self.at = now
-
-
-class Documents:
-    """The processes of one server, each begun when it is first needed. Make it in the event loop that serves."""
+class Documents(DocumentProcesses):
+    """The processes of a server of MCP."""
 
     def __init__(self, settings: Settings) -> None:
-        self._environment = {**os.environ, **settings.to_environment()}
-        self._idle: list[Process] = []
-        self._places = FairSemaphore(limits.DOCUMENTS_PROCESSES)
-        self._own: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._spent: dict[str, _Spent] = {}
-        self._waiting = Counter[str]()
+        super().__init__(settings, __name__)
 
     async def run(self, body: bytes, principal: Principal) -> DoneCall | None:
         """Run the call that a message is; None where it is no call, or one of a tool that waits for a run. Raises
         `Refused`.
         """
-        name = principal.name
-        if (own := self._own.get(name)) is None:
-            self._own[name] = own = asyncio.Lock()
-        if self._waiting[name] >= limits.DOCUMENTS_MOST_WAITING:
-            text = f"{self._waiting[name]} of your documents are under way: send this one when they are answered"
-            raise Refused(429, "TooMuchWork", text, {"Retry-After": "5"})
-        self._waiting[name] += 1
-        try:
-            async with own, self._places.one(name):
-                self._require_time(name)
-                began = time.monotonic()
-                try:
-                    return await self._asked(body, principal)
-                finally:
-                    self._spent[name].add(time.monotonic() - began)
-        finally:
-            self._waiting[name] -= 1
-
-    async def close(self) -> None:
-        """End the processes."""
-        while self._idle:
-            await killed(self._idle.pop())
-
-    def _require_time(self, name: str) -> None:
-        spent = self._spent.setdefault(name, _Spent())
-        spent.add(0)
-        if (over := spent.seconds - limits.SPENT_SECONDS) > 0:
-            taken = f"the documents of {name} have taken {limits.SPENT_SECONDS:g} s"
-            text = f"{taken}: send the next one later, or a smaller one"
-            raise Refused(429, "TooMuchWork", text, {"Retry-After": str(int(over / limits.DOCUMENTS_SHARE) + 1)})
-
-    async def _asked(self, body: bytes, principal: Principal) -> DoneCall | None:
-        process: Process | None = None
-        try:
-            while self._idle and process is None:
-                process = self._idle.pop()
-                process = process if process.returncode is None else None  # it was ended meanwhile
-            process = process or await begun(_PROGRAM, limits.DOCUMENTS_MOST_ANSWERED, self._environment)
-            answered = await _exchanged(process, body, principal)
-        except _DIED as error:
-            if process is not None:
-                await killed(process)
-                if process.returncode == -signal.SIGPROF:
-                    text = f"takes more than {limits.DOCUMENTS_MOST_SECONDS} s of processor time"
-                    raise Refused(413, "TooLarge", f"{text}: send a smaller document") from None
-            text = f"the process that reads documents has ended ({error!r}): send a smaller document, or try again"
-            raise Refused(503, "InfrastructureError", text, {"Retry-After": "2"}) from None
-        except BaseException:
-            if process is not None:
-                await killed(process)  # its answer is not awaited any more
-            raise
-        self._idle.append(process)
+        about = {"name": principal.name, "rights": sorted(principal.rights)}
+        answered = await self.answer(principal.name, about, body)
         if answered is None:
             return None
         if "refused" in answered:
@@ -142,41 +50,21 @@ class Documents:
         return DoneCall(json.dumps(answered["message"]).encode(), CallToolResult.model_validate(answered["result"]))
 
 
-async def _exchanged(process: Process, body: bytes, principal: Principal) -> Any:
-    """The answer of a process. Raises one of `_DIED` where there is none."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    head = {"name": principal.name, "rights": sorted(principal.rights), "bytes": len(body)}
-    process.stdin.writelines((json.dumps(head).encode() + b"\n", body))
-    await process.stdin.drain()
-    return json.loads(await process.stdout.readuntil())
-
-
 def main() -> None:
     """Run calls until the input ends."""
-    os.nice(limits.DOCUMENTS_NICENESS)
-    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what code of users prints is no answer
-    settings = load_settings(env_file=None)
-    load_code(settings)
-    with suppress(ValueError, OSError):  # not every system bounds it
-        resource.setrlimit(resource.RLIMIT_AS, (limits.DOCUMENTS_MOST_BYTES, limits.DOCUMENTS_MOST_BYTES))
-    asyncio.run(_serve(settings, sys.stdin.buffer, output))
+    serve_documents(_answering)
 
 
-async def _serve(settings: Settings, messages: BinaryIO, output: BinaryIO) -> None:
+@asynccontextmanager
+async def _answering(settings: Settings) -> AsyncIterator[Answer]:
     runs = Runs(settings)
     identities = {token.name: token.identity for token in settings.read_mcp_tokens()}
-    output.write(b"\n")
-    output.flush()
-    while head := messages.readline():
-        who = json.loads(head)
-        principal = Principal(who["name"], frozenset(who["rights"]), identities.get(who["name"]))
-        signal.setitimer(signal.ITIMER_PROF, limits.DOCUMENTS_MOST_SECONDS)  # it ends the process
-        answered = await _answered(runs, principal, messages.read(who["bytes"]))
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        output.write(json.dumps(answered).encode() + b"\n")
-        output.flush()
+
+    async def answered(about: Mapping[str, Any], body: bytes) -> Any:
+        principal = Principal(about["name"], frozenset(about["rights"]), identities.get(about["name"]))
+        return await _answered(runs, principal, body)
+
+    yield answered
     await runs.close()
 
 
@@ -197,8 +85,7 @@ async def _answered(runs: Runs, principal: Principal, body: bytes) -> dict[str, 
         call = tool.read(called.get("arguments") or {})
         result = answer(await call.execute(ToolContext(runs, principal, _silent)))
     except MemoryError:
-        text = f"takes more than {limits.DOCUMENTS_MOST_BYTES} bytes of memory"
-        result = failure(Refused(413, "TooLarge", text), name)
+        result = failure(out_of_memory(), name)
     except Exception as error:
         result = failure(error, name)
     return {

@@ -1,7 +1,7 @@
 """The pages of runs: a web server that reads the log and steers runs (extra ui).
 
-`application`  routes, and streams that follow a run
-`api`          the HTTP API: what it takes and answers, as OpenAPI
+`api`          the HTTP API: what it takes and answers, as OpenAPI, and the server of it all
+`application`  the pages, and streams that follow a run
 `server`       the server, from its socket to its end
 `file`         a run as one HTML file
 `access`       tokens, rights and refusals

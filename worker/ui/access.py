@@ -12,17 +12,23 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import json
 import logging
+import os
 import re
+import resource
+import signal
 import socket
+import sys
 import time
+from asyncio.subprocess import Process
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, BinaryIO, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
@@ -34,7 +40,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...broker_config import BrokerConfigError
+from ...broker_config import BrokerConfigError, Settings
+from ...broker_config import load as load_settings
 from ...broker_config.tokens import AccessToken, Identity, Right
 from ...protocol.errors import ProtocolError, Rejected, json_text
 from .. import limits
@@ -51,6 +58,9 @@ from ..errors import (
     OverLimit,
     RunNotFound,
 )
+from ..fairness import FairSemaphore
+from ..registry.mcp_tools import load_code
+from ..runner.checking import begun, killed
 
 # Reading: the answers of the pages, made in threads. One run has a few of them at most, so a large one that takes long
 # keeps nobody waiting who looks at another.
@@ -510,3 +520,145 @@ class Bodies:
             raise Refused(429, "TooManyBytes", text, again)
         if self._held.total() + size > 2 * self._most:
             raise Refused(503, "TooManyBytes", "the requests under way have too many bytes: send this one later", again)
+
+
+# Documents: a large body is worked on in a process of its own.
+#
+# To read, check and submit a document takes time and memory that grow with it; there they are bounded, and the
+# server's other visitors do not wait. Each process works on one body at a time, and each visitor has one under way. The
+# processor time of a visitor's documents is limited, too.
+#
+# The process gets a line of JSON that says what is to be done, and the length of the body, then the body; it answers
+# with a line.
+
+_DIED: Final = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
+_PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from {} import main; main()"
+"""The program of a process: it imports what this process would, and nothing from the folder it is started in."""
+
+
+@dataclass(slots=True)
+class _Spent:
+    """The processor time that a visitor's documents have taken: it is forgotten as time goes by."""
+
+    seconds: float = 0.0
+    at: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        now = time.monotonic()
+        self.seconds = max(0.0, self.seconds - limits.DOCUMENTS_SHARE * (now - self.at)) + seconds
+        self.at = now
+
+
+class DocumentProcesses:
+    """The processes of one server, each begun when it is first needed. Make it in the event loop that serves."""
+
+    def __init__(self, settings: Settings, module: str) -> None:
+        """`module` has a function `main`, which calls `serve_documents`."""
+        self._program = _PROGRAM.format(module)
+        self._environment = {**os.environ, **settings.to_environment()}
+        self._idle: list[Process] = []
+        self._places = FairSemaphore(limits.DOCUMENTS_PROCESSES)
+        self._own: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._spent: dict[str, _Spent] = {}
+        self._waiting = Counter[str]()
+
+    async def answer(self, visitor: str, about: Mapping[str, Any], body: bytes) -> Any:
+        """What a process answers to a body, and to what is said about it. Raises `Refused`."""
+        if (own := self._own.get(visitor)) is None:
+            self._own[visitor] = own = asyncio.Lock()
+        if self._waiting[visitor] >= limits.DOCUMENTS_MOST_WAITING:
+            text = f"{self._waiting[visitor]} of your documents are under way: send this one when they are answered"
+            raise Refused(429, "TooMuchWork", text, {"Retry-After": "5"})
+        self._waiting[visitor] += 1
+        try:
+            async with own, self._places.one(visitor):
+                self._require_time(visitor)
+                began = time.monotonic()
+                try:
+                    return await self._asked(about, body)
+                finally:
+                    self._spent[visitor].add(time.monotonic() - began)
+        finally:
+            self._waiting[visitor] -= 1
+
+    async def close(self) -> None:
+        """End the processes."""
+        while self._idle:
+            await killed(self._idle.pop())
+
+    def _require_time(self, visitor: str) -> None:
+        spent = self._spent.setdefault(visitor, _Spent())
+        spent.add(0)
+        if (over := spent.seconds - limits.SPENT_SECONDS) > 0:
+            taken = f"the documents of {visitor} have taken {limits.SPENT_SECONDS:g} s"
+            text = f"{taken}: send the next one later, or a smaller one"
+            raise Refused(429, "TooMuchWork", text, {"Retry-After": str(int(over / limits.DOCUMENTS_SHARE) + 1)})
+
+    async def _asked(self, about: Mapping[str, Any], body: bytes) -> Any:
+        process: Process | None = None
+        try:
+            while self._idle and process is None:
+                process = self._idle.pop()
+                process = process if process.returncode is None else None  # it was ended meanwhile
+            process = process or await begun(self._program, limits.DOCUMENTS_MOST_ANSWERED, self._environment)
+            answered = await _exchanged(process, about, body)
+        except _DIED as error:
+            if process is not None:
+                await killed(process)
+                if process.returncode == -signal.SIGPROF:
+                    text = f"takes more than {limits.DOCUMENTS_MOST_SECONDS} s of processor time"
+                    raise Refused(413, "TooLarge", f"{text}: send a smaller document") from None
+            text = f"the process that reads documents has ended ({error!r}): send a smaller document, or try again"
+            raise Refused(503, "InfrastructureError", text, {"Retry-After": "2"}) from None
+        except BaseException:
+            if process is not None:
+                await killed(process)  # its answer is not awaited any more
+            raise
+        self._idle.append(process)
+        return answered
+
+
+async def _exchanged(process: Process, about: Mapping[str, Any], body: bytes) -> Any:
+    """The answer of a process. Raises one of `_DIED` where there is none."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.writelines((json.dumps({**about, "bytes": len(body)}).encode() + b"\n", body))
+    await process.stdin.drain()
+    return json.loads(await process.stdout.readuntil())
+
+
+Answer = Callable[[Mapping[str, Any], bytes], Awaitable[Any]]
+"""Answers to what is said about a body, and the body, with JSON."""
+
+
+def serve_documents(answering: Callable[[Settings], AbstractAsyncContextManager[Answer]]) -> None:
+    """Answer in this process, whose input and output are a server's, until the input ends."""
+    os.nice(limits.DOCUMENTS_NICENESS)
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what code of users prints is no answer
+    settings = load_settings(env_file=None)
+    load_code(settings)
+    with suppress(ValueError, OSError):  # not every system bounds it
+        resource.setrlimit(resource.RLIMIT_AS, (limits.DOCUMENTS_MOST_BYTES, limits.DOCUMENTS_MOST_BYTES))
+    asyncio.run(_serve_documents(answering(settings), sys.stdin.buffer, output))
+
+
+async def _serve_documents(
+    answering: AbstractAsyncContextManager[Answer], messages: BinaryIO, output: BinaryIO
+) -> None:
+    async with answering as answer:
+        output.write(b"\n")
+        output.flush()
+        while head := messages.readline():
+            about = json.loads(head)
+            body = messages.read(about["bytes"])
+            signal.setitimer(signal.ITIMER_PROF, limits.DOCUMENTS_MOST_SECONDS)  # it ends the process
+            answered = await answer(about, body)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            output.write(json.dumps(answered).encode() + b"\n")
+            output.flush()
+
+
+def out_of_memory() -> Refused:
+    """What is answered where a document has taken all the memory that it may."""
+    return Refused(413, "TooLarge", f"takes more than {limits.DOCUMENTS_MOST_BYTES} bytes of memory")
