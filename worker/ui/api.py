@@ -30,7 +30,7 @@ from starlette.types import ASGIApp
 from ...broker_config import Settings
 from ...broker_config.tokens import AccessToken
 from ...protocol import Rejected
-from ...protocol.plan.submission import decode
+from ...protocol.plan.documents import decode
 from .. import limits
 from ..actions import ACTIONS, Action
 from ..client.async_client import AsyncClient, AsyncRun
