@@ -110,7 +110,7 @@ def made(api: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     assert "WARNING" not in told.stdout.upper(), told.stdout
     sys.path.insert(0, str(folder))
     try:
-        names = ("submit", "get_run", "get_result", "list_runs", "approve", "cancel", "follow")
+        names = ("submit", "get_run", "get_result", "list_runs", "list_held", "approve", "cancel", "follow")
         functions = {name: importlib.import_module(f"acts_http.api.runs.{name}") for name in names}
         client = importlib.import_module("acts_http").AuthenticatedClient(base_url=api.url, token=SAM)
         yield SimpleNamespace(**functions, client=client, models=importlib.import_module("acts_http.models"))
@@ -127,10 +127,11 @@ def test_a_client_made_from_the_document_submits_waits_decides_streams_and_cance
     answer = made.submit.sync_detailed(client=client, body=held, name="by hand", tag=["tried"], idempotency_key=name)
     assert (answer.status_code, answer.parsed.run) == (201, name)
     going = made.get_result.sync(name, client=client)
-    assert (type(going), going.run) == (models.RunState, name)
+    assert (type(going), going.run) == (models.RunProgress, name)
     next(event for event in backend.client.run(name).follow(timeout_seconds=60) if event.kind == "held")
-    call = client.get_httpx_client().get(f"/api/runs/{name}/held").json()[0]
-    decision = models.Approve(call=call["call"], shown=call["shown"])
+    (call,) = made.list_held.sync(name, client=client)
+    assert (call.tool, call.parameters.to_dict()) == ("echo", {"value": 1})
+    decision = models.Approve(call=call.call, shown=call.shown)
     assert made.approve.sync(name, client=client, body=decision).run == name
     result = made.get_result.sync(name, client=client, timeout=60)
     assert (result.status, result.global_.to_dict()) == ("completed", {"state": {"one": 1}})

@@ -215,14 +215,14 @@ def claimed(redis: Redis, prefix: str, run: str, label: Label) -> bool:
     raise InfrastructureError(f"the id {run!r} is being submitted by another client, which has not finished; try again")
 
 
-class Started(NamedTuple):
-    """A run of which a submission has become."""
+class StartedRun(NamedTuple):
+    """The run of a submission."""
 
     run: str
     since: str | None
     """The id of its first status, if there is more to come."""
     is_new: bool
-    """Whether the submission began it; else it was there under the label's id."""
+    """Whether the submission began it; otherwise it was there under the label's id."""
 
 
 class Dispatcher:
@@ -236,7 +236,9 @@ class Dispatcher:
         self._settings = settings
         self._registry = registry
 
-    def submit(self, plan: Plan, label: Label = NO_LABEL, files: Mapping[str, bytes] = MappingProxyType({})) -> Started:
+    def submit(
+        self, plan: Plan, label: Label = NO_LABEL, files: Mapping[str, bytes] = MappingProxyType({})
+    ) -> StartedRun:
         """Write a run with its files, start it, publish its tasks.
 
         If a run of the label's id is there already, it is returned, and nothing is done. Raises `protocol.Rejected` if
@@ -246,7 +248,7 @@ class Dispatcher:
         milliseconds = self._clock.milliseconds()
         run, prefix = label.id or make_run_id(milliseconds), self._settings.key_prefix
         if label.id is not None and not claimed(self._redis, prefix, run, label):
-            return Started(run, None, is_new=False)
+            return StartedRun(run, None, is_new=False)
         about = {"approved_plan": digest_of_plan(plan)} if plan.is_approved else {}
         order = audit_record(self._settings, "submitted", **about)
         try:
@@ -260,13 +262,13 @@ class Dispatcher:
         except TakenOver:
             if label.id is None or claimed(self._redis, prefix, run, label):
                 raise
-            return Started(run, None, is_new=False)
+            return StartedRun(run, None, is_new=False)
         finally:
             if label.id is not None:
                 RunList(self._redis, prefix).release(run)
         order.write_line(run)
         self._publish(run, written.lanes, forgotten.tasks)
-        return Started(run, written.since if written.lanes else None, is_new=True)
+        return StartedRun(run, written.since if written.lanes else None, is_new=True)
 
     def _forgotten(self, plan: Plan, run: str, born: str, trace: str) -> SentInline:
         """Decide what is sent with the run, which was submitted at `born`; nothing if this client may not read the

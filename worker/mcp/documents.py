@@ -14,7 +14,7 @@ from ...broker_config import Settings
 from ...protocol import Rejected
 from ...protocol.plan.documents import decode
 from ..limits import limits_of
-from ..ui.access import Answer, DocumentProcesses, Refused, out_of_memory, serve_documents
+from ..ui.access import DocumentAnswer, DocumentProcesses, Refused, out_of_memory, serve_documents
 from .reading import DOING, READING
 from .tools import Principal, Runs, ToolContext, answer, failure
 
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 @asynccontextmanager
-async def _answering(settings: Settings) -> AsyncIterator[Answer]:
+async def _answering(settings: Settings) -> AsyncIterator[DocumentAnswer]:
     runs = Runs(settings)
     identities = {token.name: token.identity for token in settings.read_mcp_tokens()}
 

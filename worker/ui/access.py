@@ -627,11 +627,11 @@ async def _exchanged(process: Process, about: Mapping[str, Any], body: bytes) ->
     return json.loads(await process.stdout.readuntil())
 
 
-Answer = Callable[[Mapping[str, Any], bytes], Awaitable[Any]]
+DocumentAnswer = Callable[[Mapping[str, Any], bytes], Awaitable[Any]]
 """Answers to what is said about a body, and the body, with JSON."""
 
 
-def serve_documents(answering: Callable[[Settings], AbstractAsyncContextManager[Answer]]) -> None:
+def serve_documents(answering: Callable[[Settings], AbstractAsyncContextManager[DocumentAnswer]]) -> None:
     """Answer in this process, whose input and output are a server's, until the input ends."""
     os.nice(limits.DOCUMENTS_NICENESS)
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -644,7 +644,7 @@ def serve_documents(answering: Callable[[Settings], AbstractAsyncContextManager[
 
 
 async def _serve_documents(
-    answering: AbstractAsyncContextManager[Answer], messages: BinaryIO, output: BinaryIO
+    answering: AbstractAsyncContextManager[DocumentAnswer], messages: BinaryIO, output: BinaryIO
 ) -> None:
     async with answering as answer:
         output.write(b"\n")

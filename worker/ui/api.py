@@ -43,8 +43,8 @@ from ..errors import BadBody, BadQuery, RunNotFound
 from ..store.connections import connect
 from ..store.keys import ENDED_STATUSES
 from .access import (
-    Answer,
     Bodies,
+    DocumentAnswer,
     DocumentProcesses,
     Guard,
     Refused,
@@ -126,7 +126,7 @@ class ProblemDetails(ApiAnswer):
     more_errors: int = Field(0, description="How many errors there are besides these.")
 
 
-class RunState(ApiAnswer):
+class RunProgress(ApiAnswer):
     """The status of a run."""
 
     run: str = Field(description="The id of the run.")
@@ -134,13 +134,13 @@ class RunState(ApiAnswer):
     calls: dict[str, int] = Field(description="How many calls have which status.")
 
 
-class SubmittedRun(RunState):
+class SubmittedRun(RunProgress):
     """A run that was submitted."""
 
     findings: list[dict[str, Any]] = Field(description="What `acts check` finds in the document, as warnings.")
 
 
-class ListedRun(RunState):
+class ListedRun(RunProgress):
     """A run in a list."""
 
     name: str | None
@@ -195,6 +195,28 @@ class RunResult(ApiAnswer):
     instances: dict[str, dict[str, Any]] = Field(description="The data of each instance, by kind.")
     instance_status: dict[str, str]
     calls: list[ResultCall]
+
+
+class CallToDecide(ApiAnswer):
+    """A call that waits for a person."""
+
+    call: str = Field(description="The id of the call: give it to `approve`, `reject` or `answer`.")
+    index: int
+    tool: str
+    instance: str | None
+    parameters: dict[str, Any]
+    scopes: dict[str, Any]
+    since: str
+    until: str | None = Field(description="When it is rejected if nobody has decided.")
+    shown: str = Field(description="The digest of what is shown here: give it with the decision, which is about this.")
+
+
+class PlanToApprove(ApiAnswer):
+    """A plan of which nothing runs before it is approved."""
+
+    plan: str = Field(description="The digest of the plan: give it to `approve_plan`.")
+    tick: int | None
+    calls: list[Any]
 
 
 class ActionDone(ApiAnswer):
@@ -271,14 +293,14 @@ class HttpApi(FastAPI):
         method: str,
         path: str,
         handler: Handler,
-        answers: Mapping[int, type[BaseModel] | None],
+        answers: Mapping[int, Any],
         *,
         name: str,
         summary: str = "",
         body: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add a route to the document: what it answers with which status, None a stream of events, and the schema of
-        the body that it takes, which has a title.
+        """Add a route to the document: the type of what it answers with which status, None for a stream of events, and
+        the schema of the body that it takes, which has a title.
         """
         taken = None
         if body is not None:
@@ -387,7 +409,7 @@ def main() -> None:
 
 
 @asynccontextmanager
-async def _executing(settings: Settings) -> AsyncIterator[Answer]:
+async def _executing(settings: Settings) -> AsyncIterator[DocumentAnswer]:
     orders = Orders(settings, settings.read_ui_tokens())
 
     async def executed(about: Mapping[str, Any], body: bytes) -> Any:
@@ -425,8 +447,10 @@ class WebApplication(Pages):
         api.offer("POST", "/api/runs", self._submit, submitted, name="submit", body=SUBMISSION)
         api.offer("GET", "/api/runs", self._runs, {200: ListOfRuns}, name="list_runs")
         api.offer("GET", "/api/runs/{run}", self._run, {200: RunOverview}, name="get_run")
-        api.offer("GET", "/api/runs/{run}/result", self._result, {200: RunResult, 202: RunState}, name="get_result")
+        api.offer("GET", "/api/runs/{run}/result", self._result, {200: RunResult, 202: RunProgress}, name="get_result")
         api.offer("GET", "/api/runs/{run}/events", self._events, {200: None}, name="follow")
+        held = list[PlanToApprove | CallToDecide]
+        api.offer("GET", "/api/runs/{run}/held", self._held, {200: held}, name="list_held")
         for name, action in SERVED.items():
             handler, body = self._act(action), action.parameters.model_json_schema()
             summary = action.summary or action.help
@@ -480,7 +504,7 @@ class WebApplication(Pages):
 
     async def _run(self, request: Request, run: str) -> Response:
         """Show a run at a glance. RUN is its id, the beginning of it, its name, or `latest`."""
-        return json_response(await self._reader.body(f"runs/{run}", {}, visitor_of(request).only))
+        return json_response(await self._reader.body(f"runs/{await self._found(request, run)}", {}))
 
     async def _result(self, request: Request, run: str, asked: Annotated[ResultQuery, Query()]) -> Response:
         """Give the result of a run that has ended: 200, also where it has failed. One that goes on is waited for if
@@ -518,13 +542,19 @@ class WebApplication(Pages):
         reading = self._waiting.run_of(found)
         return EventStream(self.following, self.following.read(visitor_of(request).name, _events_of(reading, after)))
 
+    async def _held(self, request: Request, run: str) -> Response:
+        """List what waits for a person: the plan that is to be approved, if there is one, and the calls that have
+        waited longest, also those of child runs.
+        """
+        return json_response(await self._reader.body(f"runs/{await self._found(request, run)}/held", {}))
+
     def _act(self, action: Action) -> Handler:
         """Make the handler of an action."""
 
         async def act(request: Request, run: str) -> Response:
             visitor = visitor_of(request)
             visitor.require(action.right)
-            found = await self._seen(request, run)
+            found = await self._found(request, run)
             given = {"by": visitor.name, "run": found, "name": action.name}
             async with self._bodies.read(request, visitor.name) as body:
                 _, text = await self._executed("act", given, body, is_heavy=action.right == "submit")

@@ -95,7 +95,7 @@ class Viewer:
         return newest
 
 
-class LogReader:
+class LogFollower:
     """A client that reads what comes in the log of one run, each thing once and in order."""
 
     def __init__(self, name: str, coming: AsyncGenerator[ViewerEvent, None]) -> None:
@@ -160,7 +160,7 @@ class Following:
         self._shares = shares or Shares(settings.ui_viewers, WATCHED)
         self._redis: AsyncRedis = connect_async_client(settings)
         self._runs: dict[str, _Followed] = {}
-        self._logs: set[LogReader] = set()
+        self._logs: set[LogFollower] = set()
         self._taken = 0
         """How many follow runs, or are about to."""
         self._is_closed = False
@@ -186,12 +186,12 @@ class Following:
         viewer.tell(followed.newest or _changed(overview))
         return viewer
 
-    def read(self, name: str, coming: AsyncGenerator[ViewerEvent, None]) -> LogReader:
+    def read(self, name: str, coming: AsyncGenerator[ViewerEvent, None]) -> LogFollower:
         """Read what comes in the log of a run, for the token of that name. Raises `Refused` where too many follow runs;
         what reading raises is an event `error`.
         """
         self._take(name)
-        reader = LogReader(name, coming)
+        reader = LogFollower(name, coming)
         self._logs.add(reader)
         return reader
 
@@ -213,10 +213,10 @@ class Following:
     def _refuse(self, why: str) -> NoReturn:
         raise Refused(503, "TooManyViewers", f"{why}: try again later", {"Retry-After": "10"})
 
-    def leave(self, viewer: Viewer | LogReader) -> None:
+    def leave(self, viewer: Viewer | LogFollower) -> None:
         """Take a viewer away; with the last one of a run its reader ends."""
         viewer.leave()
-        if isinstance(viewer, LogReader):
+        if isinstance(viewer, LogFollower):
             if viewer in self._logs:
                 self._logs.remove(viewer)
                 self._give_back(viewer.name)
@@ -293,7 +293,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, following: Following, viewer: Viewer | LogReader) -> None:
+    def __init__(self, following: Following, viewer: Viewer | LogFollower) -> None:
         super().__init__()
         self._following = following
         self._viewer = viewer
@@ -315,7 +315,7 @@ class EventStream(Response):
             going.cancel()
 
 
-async def leave_with_client(viewer: Viewer | LogReader, receive: Receive) -> None:
+async def leave_with_client(viewer: Viewer | LogFollower, receive: Receive) -> None:
     """Let a viewer leave when its client goes."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -399,7 +399,7 @@ class Pages:
     async def _whole(self, request: Request) -> Response:
         """A whole value, as a file to be saved."""
         asked = Query(request.query_params)
-        run = await self._seen(request, asked.required("run"))
+        run = await self._found(request, asked.required("run"))
         body = await self._reader.call(run, lambda: self._value(run, asked))
         return json_response(body, {"Content-Disposition": 'attachment; filename="value.json"'})
 
@@ -419,16 +419,16 @@ class Pages:
         return body
 
     async def _changes(self, request: Request) -> Any:
-        run = await self._seen(request, request.path_params["run"])
+        run = await self._found(request, request.path_params["run"])
         return EventStream(self.following, await self.following.join(run, visitor_of(request).name))
 
     async def _found(self, request: Request, run: str) -> str:
-        """The id of the run that a text means, among those that the visitor may see. Raises `RunNotFound`."""
-        return await self._reader.call("", lambda: self._page.find(run, visitor_of(request).only))
-
-    async def _seen(self, request: Request, run: str) -> str:
-        """Check that the visitor may see a run; others do not exist for them. Raises `RunNotFound`."""
-        return run if visitor_of(request).only is None else await self._found(request, run)
+        """The id of the run that a text means: an id, the beginning of one, a name or `latest`. A run that the visitor
+        may not see does not exist for them. Raises `RunNotFound`, `AmbiguousRun`.
+        """
+        visitor = visitor_of(request)
+        asker = visitor.identity.name if visitor.identity is not None else None
+        return await self._reader.call(run, lambda: self._page.find(run, visitor.only, asker=asker))
 
 
 def visitor_of(request: Request) -> Visitor:

@@ -280,12 +280,12 @@ class Page:
         """The whole output of a run. Raises as `answer`."""
         return self._of(run, "", output, Query({}))
 
-    def find(self, text: str, owner: str | None = None) -> str:
-        """The id of the run that a text means (see `Client.find`), with an `owner` of its own. Raises `RunNotFound`,
-        `AmbiguousRun`.
+    def find(self, text: str, owner: str | None = None, *, asker: str | None = None) -> str:
+        """The id of the run that a text means (see `Client.find`): with an `owner` one of its own, and by a name or
+        `latest` one of the `asker`. Raises `RunNotFound`, `AmbiguousRun`.
         """
         with redis_errors(self._settings):
-            return RunIndex(self._redis, self._settings.key_prefix, owner=owner).find(text)
+            return RunIndex(self._redis, self._settings.key_prefix, owner=owner, asker=asker).find(text)
 
     def _of(self, run: str, what: str, make: Callable[[OpenedRun], Any], query: Query, owner: str | None = None) -> Any:
         with redis_errors(self._settings):
