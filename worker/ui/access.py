@@ -572,12 +572,7 @@ class DocumentProcesses:
         self._waiting[visitor] += 1
         try:
             async with own, self._places.one(visitor):
-                self._require_time(visitor)
-                began = time.monotonic()
-                try:
-                    return await self._asked(about, body)
-                finally:
-                    self._spent[visitor].add(time.monotonic() - began)
+                return await self._asked(visitor, about, body)
         finally:
             self._waiting[visitor] -= 1
 
@@ -594,14 +589,19 @@ class DocumentProcesses:
             text = f"{taken}: send the next one later, or a smaller one"
             raise Refused(429, "TooMuchWork", text, {"Retry-After": str(int(over / limits.DOCUMENTS_SHARE) + 1)})
 
-    async def _asked(self, about: Mapping[str, Any], body: bytes) -> Any:
+    async def _asked(self, visitor: str, about: Mapping[str, Any], body: bytes) -> Any:
+        self._require_time(visitor)
         process: Process | None = None
         try:
             while self._idle and process is None:
                 process = self._idle.pop()
                 process = process if process.returncode is None else None  # it was ended meanwhile
             process = process or await begun(self._program, limits.DOCUMENTS_MOST_ANSWERED, self._environment)
-            answered = await _exchanged(process, about, body)
+            began = time.monotonic()
+            try:
+                answered = await _exchanged(process, about, body)
+            finally:
+                self._spent[visitor].add(time.monotonic() - began)
         except _DIED as error:
             if process is not None:
                 await killed(process)
