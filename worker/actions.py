@@ -259,7 +259,7 @@ def send(run: Run, messages: dict[str, Any] | list[dict[str, Any]]) -> Done:
 
 
 @_action("control", "Forget runs that have ended, one or many.", served="instances foreign")
-def delete(run: Run, *, instances: Sequence[str] = (), foreign: bool = False) -> Done:
+def delete(run: Run, *, instances: Sequence[str] | None = None, foreign: bool = False) -> Done:
     """Forget RUN, which has ended: its log, its values, its child runs and dead letters, everything.
 
     Or all runs that the options choose: without --yes they are only listed, with what deleting them would free. Runs
@@ -272,4 +272,8 @@ def delete(run: Run, *, instances: Sequence[str] = (), foreign: bool = False) ->
 
     Exit codes: 0 deleted, or listed, 3 no server, 4 no such run, or it is not over.
     """
-    return (run.delete_instances(*instances) if instances else run.delete(foreign=foreign)).to_dict()
+    if instances is None:
+        return run.delete(foreign=foreign).to_dict()
+    if foreign or not instances:
+        raise BadBody("instances names those to delete, not of a foreign run; leave it out to delete the whole run")
+    return run.delete_instances(*instances).to_dict()

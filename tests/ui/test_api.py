@@ -435,5 +435,6 @@ def test_calls_are_added_and_refused_and_a_run_is_deleted(backend: Backend, api:
     for wrong in ({"messages": 5}, {"messages": ["x"]}):
         assert error_of(api.post(f"/api/runs/{run}/send", wrong, SAM)) == (400, "BadBody")
     assert error_of(api.post(f"/api/runs/{run}/say", {"message": "go on"}, SAM)) == (404, "NoLoop")
+    assert error_of(api.post(f"/api/runs/{run}/delete", {"instances": []}, SAM)) == (400, "BadBody"), "not the whole run"
     assert api.post(f"/api/runs/{run}/delete", {}, SAM).json()["run"] == run
     assert error_of(api.get(f"/api/runs/{run}", READER)) == (404, "RunNotFound")

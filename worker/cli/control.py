@@ -411,7 +411,7 @@ def _delete_one(run: str, of_one: DeleteOptions, common: Common) -> None:
     if of_one.instances and of_one.foreign:
         raise click.UsageError("of another version's run no instance can be deleted: leave out --instance or --foreign")
     with common.found(run) as found:
-        done = ACTIONS["delete"].do(found, instances=of_one.instances, foreign=of_one.foreign)
+        done = ACTIONS["delete"].do(found, instances=of_one.instances or None, foreign=of_one.foreign)
     common.print(done | {"deleted": True}, erased_lines(done) if of_one.instances else [_deleted(done)])
 
 
