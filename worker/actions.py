@@ -275,5 +275,5 @@ def delete(run: Run, *, instances: Sequence[str] | None = None, foreign: bool = 
     if instances is None:
         return run.delete(foreign=foreign).to_dict()
     if foreign or not instances:
-        raise BadBody("instances names those to delete, not of a foreign run; leave it out to delete the whole run")
+        raise BadBody("instances names some, and goes without foreign: leave it out to delete the whole run")
     return run.delete_instances(*instances).to_dict()

@@ -824,6 +824,8 @@ WAIT_MOST_SECONDS: Final = 60.0
 """How long a request may wait for the end of a run."""
 RESULT_MOST_CALLS: Final = 20_000
 """The calls, over all instances, of a run whose whole result is one answer."""
+RESULT_MOST_BYTES: Final = 64_000_000
+"""The bytes that such a run takes in the log."""
 
 # ui/application
 APPLICATION_NAMED: Final = 100

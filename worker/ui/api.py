@@ -42,6 +42,7 @@ from ..client.submitting import id_taken, label_of
 from ..errors import BadBody, BadQuery, RunNotFound
 from ..store.connections import connect
 from ..store.keys import ENDED_STATUSES
+from ..store.run_writer import measure_runs
 from .access import (
     Bodies,
     DocumentAnswer,
@@ -385,6 +386,11 @@ class Orders:
         about = {} if "status" in more else {"status": steered.status()["status"]}
         return 200, encoded({"run": run, **about, **more}).decode()
 
+    def size_of(self, run: str) -> int:
+        """How many bytes a run takes in the log."""
+        (found,) = measure_runs(self._log, self._settings.key_prefix, [run])
+        return found.bytes
+
     def _decoded(self, body: bytes) -> Any:
         """The value of a body. Raises `BadBody`."""
         try:
@@ -527,9 +533,11 @@ class WebApplication(Pages):
         status = reading.status()
         if status["status"] not in ENDED_STATUSES:
             return 202, encoded(status)
-        if (calls := sum(status["calls"].values())) > limits.RESULT_MOST_CALLS:
-            text = f"the run has {calls} calls, and one answer {limits.RESULT_MOST_CALLS} at most"
-            raise Refused(413, "TooLarge", f"{text}: GET /api/runs/{run}/instances has them by pages, `acts show` all")
+        calls, size = sum(status["calls"].values()), self._orders.size_of(run)
+        if calls > limits.RESULT_MOST_CALLS or size > limits.RESULT_MOST_BYTES:
+            most = f"{limits.RESULT_MOST_CALLS} calls and {limits.RESULT_MOST_BYTES} bytes"
+            text = f"the run has {calls} calls and {size} bytes, and one answer is for {most} at most"
+            raise Refused(413, "TooLarge", f"{text}: GET /api/runs/{run}/instances has it by pages, `acts show` all")
         return 200, encoded(reading.result().to_dict())
 
     async def _events(self, request: Request, run: str, last_event_id: LastEventId = None) -> Any:
