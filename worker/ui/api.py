@@ -265,7 +265,7 @@ class _ApiRoute(APIRoute):
             try:
                 return await handle(request)
             except RequestValidationError as error:
-                wrong = (f"{each['loc'][-1]}: {each['msg']}" for each in error.errors())
+                wrong = (f"{'/'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors())
                 raise BadQuery("; ".join(wrong)[: limits.API_BAD_QUERY]) from None
 
         return handler
@@ -562,8 +562,9 @@ class WebApplication(Pages):
         async def act(request: Request, run: str) -> Response:
             visitor = visitor_of(request)
             visitor.require(action.right)
-            found = await self._found(request, run)
-            given = {"by": visitor.name, "run": found, "name": action.name}
+            if (found := await self._found(request, run)) != run:
+                raise RunNotFound(run, f" by this id: an action takes the whole id, such as {found}")
+            given = {"by": visitor.name, "run": run, "name": action.name}
             async with self._bodies.read(request, visitor.name) as body:
                 _, text = await self._executed("act", given, body, is_heavy=action.right == "submit")
             return json_response(text.encode())
