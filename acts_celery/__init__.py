@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from .worker.client.async_client import AsyncClient, AsyncRun
     from .worker.client.call_results import CallResult
     from .worker.client.client import Client
+    from .worker.client.dispatcher import IdTaken
     from .worker.client.files import File
     from .worker.client.progress import Event
     from .worker.client.results import Result
@@ -124,6 +125,7 @@ __all__ = [
     "ExpressionError",
     "File",
     "HeldAnew",
+    "IdTaken",
     "InfrastructureError",
     "InstanceDeleted",
     "InstanceNotFound",
@@ -203,6 +205,7 @@ _HOMES: Final = {
     "Event": "acts_celery.worker.client.progress",
     "ExpressionError": "acts_celery.protocol",
     "File": "acts_celery.worker.client.files",
+    "IdTaken": "acts_celery.worker.client.dispatcher",
     "InvalidAnswer": "acts_celery.worker.registry.models",
     "LocalClient": "acts_celery.worker.local",
     "LogEntry": "acts_celery.worker.client.call_results",

@@ -818,10 +818,6 @@ BODY_SECONDS: Final = 30.0
 ACCESS_SMALL_BYTES: Final = 64_000
 
 # ui/api
-API_BAD_QUERY: Final = 2_000
-"""Characters of what is said of a query that is refused."""
-WAIT_MOST_SECONDS: Final = 60.0
-"""How long a request may wait for the end of a run."""
 RESULT_MOST_CALLS: Final = 20_000
 """The calls, over all instances, of a run whose whole result is one answer."""
 RESULT_MOST_BYTES: Final = 64_000_000

@@ -166,8 +166,8 @@ def test_the_same_document_under_a_key_is_one_run_however_many_send_it(backend: 
     assert sorted(answer.status_code for answer in answers) == [*[200] * 7, 201]
     assert {answer.json()["run"] for answer in answers} == {name}
     assert answers[0].headers["location"] == f"/api/runs/{name}"
-    other = submit(api, echoing(2), **key)
-    assert error_of(other) == (409, "IdTaken")
+    for other in (submit(api, echoing(2), **key), submit(api, echoing(), query="?allow=echo", **key)):
+        assert error_of(other) == (409, "IdTaken")
     assert backend.wait(name).data()["state"] == {"one": 1}
     audited = [entry.audit for entry in backend.client.run(name).log(audit=True) if entry.audit]
     assert [(one.did, one.actor.name) for one in audited] == [("submitted", "sam")]
@@ -435,6 +435,8 @@ def test_calls_are_added_and_refused_and_a_run_is_deleted(backend: Backend, api:
     for wrong in ({"messages": 5}, {"messages": ["x"]}):
         assert error_of(api.post(f"/api/runs/{run}/send", wrong, SAM)) == (400, "BadBody")
     assert error_of(api.post(f"/api/runs/{run}/say", {"message": "go on"}, SAM)) == (404, "NoLoop")
-    assert error_of(api.post(f"/api/runs/{run}/delete", {"instances": []}, SAM)) == (400, "BadBody"), "not the whole run"
+    assert error_of(api.post(f"/api/runs/{run}/delete", {"instances": []}, SAM)) == (400, "BadBody"), (
+        "not the whole run"
+    )
     assert api.post(f"/api/runs/{run}/delete", {}, SAM).json()["run"] == run
     assert error_of(api.get(f"/api/runs/{run}", READER)) == (404, "RunNotFound")

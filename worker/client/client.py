@@ -159,7 +159,7 @@ class Client:
     @collecting_seldom()
     def submit_plan(self, plan: Plan, label: Label | None = None, files: Mapping[str, bytes] | None = None) -> Run:
         """Submit what `check_submission` has checked, with the files that it names, by their digests. Raises
-        `InfrastructureError`; `Rejected` for an id that is taken by another submission, and for a file that is missing.
+        `InfrastructureError`; `IdTaken` for an id of another submission, `Rejected` for a file that is missing.
         """
         contents = files or {}
         require_files(plan, contents, self.settings)

@@ -6,11 +6,12 @@ that is lost on the way, or that the broker does not take, is published by the s
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -241,9 +242,12 @@ class Dispatcher:
     ) -> StartedRun:
         """Write a run with its files, start it, publish its tasks.
 
-        If a run of the label's id is there already, it is returned, and nothing is done. Raises `protocol.Rejected` if
-        that run is another submission's, `OverLimit` if the token's owner may not begin the run.
+        If a run of the label's id is there already, it is returned, and nothing is done. Raises `IdTaken` if that run
+        is another submission's, `OverLimit` if the token's owner may not begin the run.
         """
+        if label.id is not None and plan.allow is not None:  # one that may call other tools is another submission
+            digest = hashlib.sha256(f"{label.digest} {sorted(plan.allow)}".encode()).hexdigest()
+            label = replace(label, digest=digest)
         plan = with_approval(plan, self._settings, RunList(self._redis, self._settings.key_prefix).is_approved)
         milliseconds = self._clock.milliseconds()
         run, prefix = label.id or make_run_id(milliseconds), self._settings.key_prefix

@@ -45,7 +45,7 @@ from ...broker_config import load as load_settings
 from ...broker_config.tokens import AccessToken, Identity, Right
 from ...protocol.errors import ProtocolError, Rejected, json_text
 from .. import limits
-from ..client.submitting import IdTaken
+from ..client.dispatcher import IdTaken
 from ..errors import (
     BadQuery,
     InfrastructureError,

@@ -36,9 +36,10 @@ from ..actions import ACTIONS, Action
 from ..client.async_client import AsyncClient, AsyncRun
 from ..client.client import Client
 from ..client.deployments import RunIndex
+from ..client.dispatcher import IdTaken
 from ..client.results import RunStatus
 from ..client.run import ReadableRun
-from ..client.submitting import id_taken, label_of
+from ..client.submitting import label_of
 from ..errors import BadBody, BadQuery, RunNotFound
 from ..store.connections import connect
 from ..store.keys import ENDED_STATUSES
@@ -96,7 +97,7 @@ class ResultQuery(ApiQuery):
     """How long to wait for a result."""
 
     timeout: float = Field(
-        0, ge=0, le=limits.WAIT_MOST_SECONDS, description="Wait so many seconds for the end of the run."
+        0, ge=0, le=limits.READING_LONGEST_WAIT_SECONDS, description="Wait so many seconds for the end of the run."
     )
 
 
@@ -266,7 +267,7 @@ class _ApiRoute(APIRoute):
                 return await handle(request)
             except RequestValidationError as error:
                 wrong = (f"{'/'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors())
-                raise BadQuery("; ".join(wrong)[: limits.API_BAD_QUERY]) from None
+                raise BadQuery("; ".join(wrong)[: limits.LONGEST_ERROR]) from None
 
         return handler
 
@@ -403,7 +404,7 @@ class Orders:
         try:
             RunIndex(self._log, self._settings.key_prefix, owner=owner).find(run)
         except RunNotFound:
-            raise id_taken(run) from None
+            raise IdTaken(run) from None
 
 
 # A large document is checked in a process of its own (see `access`), which answers as these orders do.
