@@ -144,7 +144,7 @@ class Refused(Exception):
 
     @property
     def code(self) -> str:
-        """The name of the kind for programs; that of an error of ours is its own `code`."""
+        """The name of the kind for programs; of an error of ours its `code`."""
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.kind).lower()
 
 

@@ -73,7 +73,7 @@ Label = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class SubmissionQuery(ApiQuery):
-    """What is said of a submission beside the document."""
+    """The options of a submission, beside the document."""
 
     name: Label | None = Field(None, description="What the run is called.")
     tag: list[Label] = Field([], max_length=20, description="A text to find the run by; may be repeated.")
@@ -188,7 +188,7 @@ class ResultCall(ApiAnswer):
 
 
 class RunResult(ApiAnswer):
-    """What a run has come to, as `acts run --json` prints it."""
+    """The result of a run, as `acts run --json` prints it."""
 
     run: str
     status: RunStatus
@@ -481,8 +481,8 @@ class WebApplication(Pages):
     async def _submit(
         self, request: Request, asked: Annotated[SubmissionQuery, Query()], idempotency_key: IdempotencyKey = None
     ) -> Response:
-        """Submit a run, which begins at once: 201, or 200 where the same document was submitted under the same id. With
-        an `Idempotency-Key` a request whose answer was lost can be repeated.
+        """Submit a run, which begins at once: 201, or 200 if the same document was submitted under the same id before.
+        With an `Idempotency-Key` a request can be sent again if its answer was lost.
         """
         visitor = visitor_of(request)
         visitor.require("submit")
@@ -514,8 +514,8 @@ class WebApplication(Pages):
         return json_response(await self._reader.body(f"runs/{await self._found(request, run)}", {}))
 
     async def _result(self, request: Request, run: str, asked: Annotated[ResultQuery, Query()]) -> Response:
-        """Give the result of a run that has ended: 200, also where it has failed. One that goes on is waited for if
-        there is a `timeout`; if it goes on then, too, the answer is 202 with its status: ask again.
+        """Give the result of a run that has ended: 200, also if it has failed. With a `timeout` wait so long for the
+        end of a run that goes on; if it still goes on, the answer is 202 with its status: ask again.
         """
         found = await self._found(request, run)
         if asked.timeout:
@@ -576,7 +576,7 @@ class WebApplication(Pages):
         raise Refused(404, "NoSuchDeed", f"there is no such deed; there are {', '.join(SERVED)}")
 
 
-# What a reader of a log is told: its events, or that the run has ended.
+# What the follower of a run gets: its events, or that the run has ended.
 
 
 async def _events_of(run: AsyncRun, after: str) -> AsyncGenerator[ViewerEvent, None]:
@@ -597,7 +597,7 @@ def _counted(done: dict[str, Any]) -> dict[str, Any]:
     return done | first | ({"counts": {name: len(calls) for name, calls in lists.items()}} if lists else {})
 
 
-# The server: from its socket to its end, which is that of everything that follows a run, too.
+# The server: from its socket to its end, with which everything ends that follows a run.
 
 
 async def serve(

@@ -278,7 +278,7 @@ def _changed(overview: Any) -> ViewerEvent:
 
 # A stream of server-sent events for one viewer of a run, or one reader of its log: what is new, and a comment now and
 # then, by which a proxy and the client see that it is alive. It ends when the client goes, when the run is gone, and
-# when the server stops; that of a log also with the run.
+# when the server stops; one that reads a log also ends with the run.
 
 _HEADERS: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
