@@ -101,7 +101,7 @@ def test_nothing_is_done_without_a_token_that_is_known(site: Site, deed: str) ->
     assert error_of(site.post(f"/api/runs/r/{deed}", BODIES.get(deed), "x" * 20)) == (401, "WrongToken")
 
 
-@pytest.mark.parametrize("path", ["/", "/health", "/assets/page.css", "/api/runs", "/api/runs/r/events"])
+@pytest.mark.parametrize("path", ["/", "/health", "/assets/page.css", "/api/me", "/api/runs/r", "/api/runs/r/events"])
 def test_an_address_that_is_read_is_not_posted_to(site: Site, path: str) -> None:
     assert error_of(site.post(path))[0] in (404, 405)
 
