@@ -16,7 +16,7 @@ from .test_access import BODIES, READ, RIGHTS
 from .test_deeds import HELD, waits
 
 FAY, GUS = "fay-0123456789abc", "gus-0123456789abc"
-TOKENS = f"fay:decide+control+own:{FAY}:runs=1,gus:decide+control+own:{GUS}"
+TOKENS = f"fay:submit+decide+control+own:{FAY}:runs=1,gus:submit+decide+control+own:{GUS}"
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def hers(backend: Backend) -> str:
 def test_another_reads_nothing_of_a_run(pages: Site, hers: str, path: str) -> None:
     address = path.replace("run=r", f"run={hers}").replace("runs/r", f"runs/{hers}")
     assert error_of(pages.get(f"/api/{address}", GUS)) == (404, "RunNotFound")
-    if not path.endswith("events"):
+    if not path.endswith(("changes", "events")):
         assert "RunNotFound" not in pages.get(f"/api/{address}", FAY).text
 
 
