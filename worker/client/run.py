@@ -63,7 +63,7 @@ class ReadableRun(Generic[OutputT]):
         self.id = run
         self.output_type: OutputType | None = None  # where it was submitted here with one as its schema
         self.is_new = False
-        """Whether it was submitted here just now; not where an id has led to a run that was there."""
+        """True for a run that was submitted here just now, not for one that was there under its id."""
         self._since = since
         self._redis = redis
         self._settings = settings
