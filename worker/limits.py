@@ -423,7 +423,7 @@ DOCUMENTS_SHARE: Final = 0.5
 DOCUMENTS_MOST_WAITING: Final = 8
 """Calls of a visitor that are under way, all but one of which wait."""
 DOCUMENTS_MOST_ANSWERED: Final = 2**24
-"""The most bytes of an answer of a process for documents."""
+"""The most bytes of an answer of a process for documents, and of a run whose whole result is one answer."""
 
 # mcp/reading
 READING_MOST_BYTES: Final = 500_000
@@ -816,12 +816,6 @@ ACCESS_SUBNET: Final = 64
 BODY_SECONDS: Final = 30.0
 """How long the body of a request may take to come."""
 ACCESS_SMALL_BYTES: Final = 64_000
-
-# ui/api
-RESULT_MOST_CALLS: Final = 20_000
-"""The calls, over all instances, of a run whose whole result is one answer."""
-RESULT_MOST_BYTES: Final = 64_000_000
-"""The bytes that such a run takes in the log."""
 
 # ui/application
 APPLICATION_NAMED: Final = 100

@@ -194,7 +194,7 @@ def test_a_run_under_the_id_of_one_that_is_gone_is_followed(backend: Backend, na
 def test_a_run_of_another_format_is_refused_in_a_sentence(backend: Backend, site: Site) -> None:
     run = backend.run([ECHO]).run
     backend.redis.hset(Keys(backend.settings.key_prefix, run).state, "format", 99)
-    for path in (f"/api/runs/{run}", f"/api/runs/{run}/plan", f"/api/runs/{run}/events"):
+    for path in (f"/api/runs/{run}", f"/api/runs/{run}/plan", f"/api/runs/{run}/changes", f"/api/runs/{run}/events"):
         assert error_of(site.get(path, READER)) == (409, "OtherFormat")
 
 
@@ -202,7 +202,7 @@ def test_a_run_of_another_format_is_refused_in_a_sentence(backend: Backend, site
 def test_no_more_follow_than_the_setting_says(backend: Backend, run: str) -> None:
     with served(backend, ACTS_UI_VIEWERS="2") as site:
         first, second = Listener(site, run), Listener(site, run)
-        answer = site.get(f"/api/runs/{run}/events")
+        answer = site.get(f"/api/runs/{run}/changes")
         assert error_of(answer) == (503, "TooManyViewers")
         assert int(answer.headers["retry-after"]) > 0
         assert site.get(f"/api/runs/{run}").status_code == 200
@@ -212,7 +212,7 @@ def test_no_more_follow_than_the_setting_says(backend: Backend, run: str) -> Non
 
 
 def _enters(site: Site, run: str) -> bool:
-    with site.client(READER) as client, client.stream("GET", f"/api/runs/{run}/events") as response:
+    with site.client(READER) as client, client.stream("GET", f"/api/runs/{run}/changes") as response:
         return response.status_code == 200
 
 

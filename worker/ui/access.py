@@ -183,9 +183,8 @@ def refusal(error: Exception) -> Refused:
 
 
 def problems(rejected: Rejected) -> dict[str, Any]:
-    """The errors of a submission."""
-    first = rejected.errors[: limits.MOST_ERRORS]
-    errors = [{"pointer": problem.pointer, "message": problem.message} for problem in first]
+    """The errors of a submission, which its check has explained."""
+    errors = [problem.to_dict() for problem in rejected.errors[: limits.MOST_ERRORS]]
     return {"errors": errors, "more_errors": len(rejected.errors) - len(errors)}
 
 
@@ -462,8 +461,6 @@ def _media_type(headers: Headers) -> str:
 
 # The body of a request: as large as it may be, within a time, and not too many at once.
 
-_AGAIN_SECONDS: Final = "5"
-
 
 async def body_of(request: Request, most_bytes: int, setting: str, hold: Callable[[int], None]) -> bytes:
     """Read the body of a request, which has at most so many bytes by a setting; `hold` takes how many it has so far.
@@ -514,7 +511,7 @@ class Bodies:
                 del self._held[visitor]
 
     def _require(self, visitor: str, size: int) -> None:
-        again = {"Retry-After": _AGAIN_SECONDS}
+        again = {"Retry-After": "5"}
         if self._held[visitor] + size > self._most:
             text = f"your requests under way have {self._held[visitor]} bytes: send this one when they are answered"
             raise Refused(429, "TooManyBytes", text, again)

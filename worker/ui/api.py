@@ -534,10 +534,8 @@ class WebApplication(Pages):
         status = reading.status()
         if status["status"] not in ENDED_STATUSES:
             return 202, encoded(status)
-        calls, size = sum(status["calls"].values()), self._orders.size_of(run)
-        if calls > limits.RESULT_MOST_CALLS or size > limits.RESULT_MOST_BYTES:
-            most = f"{limits.RESULT_MOST_CALLS} calls and {limits.RESULT_MOST_BYTES} bytes"
-            text = f"the run has {calls} calls and {size} bytes, and one answer is for {most} at most"
+        if (size := self._orders.size_of(run)) > (most := limits.DOCUMENTS_MOST_ANSWERED):
+            text = f"the run has {size} bytes, and one answer is for {most} at most"
             raise Refused(413, "TooLarge", f"{text}: GET /api/runs/{run}/instances has it by pages, `acts show` all")
         return 200, encoded(reading.result().to_dict())
 
@@ -547,8 +545,8 @@ class WebApplication(Pages):
         status such as `completed`. While nothing happens a comment comes every 15 seconds.
         """
         after = Asked({"Last-Event-ID": last_event_id or "0-0"}).moment("Last-Event-ID") or "0-0"
-        found = await self._found(request, run)
-        reading = self._waiting.run_of(found)
+        reading = self._waiting.run_of(await self._found(request, run))
+        await reading.require()  # what cannot be read is refused before the stream begins
         return EventStream(self.following, self.following.read(visitor_of(request).name, _events_of(reading, after)))
 
     async def _held(self, request: Request, run: str) -> Response:
