@@ -1,0 +1,5 @@
+from django.urls import path
+
+from . import views
+
+urlpatterns = [path("orders", views.place), path("orders/<int:number>", views.look)]
