@@ -245,6 +245,14 @@ PROGRESS_MOST: Final = 10
 PROGRESS_MOST_WAITING: Final = 5
 """Waiting instances that are shown where no limit is given."""
 
+# cli/rows
+ROWS_PART: Final = 2_000
+"""Rows that are one run, where each is on its own: checked, submitted and read back in less than a second."""
+ROWS_PART_BYTES: Final = 4 * 1024 * 1024
+"""Characters of the rows of one run, which a submission has room for, with its plan."""
+ROWS_AHEAD: Final = 3
+"""Parts that are under way at a time, so that workers never wait for the next one."""
+
 # cli/run
 RUN_QUIET_SECONDS: Final = 3.0
 RUN_ANSWER_SECONDS: Final = 1.5
@@ -936,10 +944,10 @@ MOST_SENT: Final = 100
 # registry/contracts
 CONTRACTS_FORMAT: Final = 1
 """The format of the documents that are written, and the newest that is read."""
-CONTRACTS_CONNECT_SECONDS: Final = 3.0
 CONTRACTS_ANSWER_SECONDS: Final = 1.0
 """How long all workers are waited for: how many there are is not known."""
-CONTRACTS_WHOLE_SECONDS: Final = 5.0
+CONTRACTS_WAIT_SECONDS: Final = 5.0
+"""How long the broker, and workers that are known, are waited for."""
 CONTRACTS_KEPT_SECONDS: Final = 60.0
 """After which the workers are asked again before a submission is checked."""
 CONTRACTS_FRESH_SECONDS: Final = 2.0

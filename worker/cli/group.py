@@ -11,7 +11,7 @@ from .check import check, contracts
 from .control import amend, cancel, dead, delete, fork, move, pause, resume, retry, say, send
 from .doctor import doctor
 from .evaluating import evaluate
-from .options import REJECTED, Interrupted
+from .options import REJECTED, WORDS, Interrupted
 from .output import write_error
 from .people import answer, approve, held, prompt, reject
 from .run import run, submit
@@ -22,6 +22,11 @@ from .worker import worker
 
 class _Commands(click.Group):
     """A group that lists commands in the order in which users meet them, and turns Ctrl-C into `Interrupted`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words of the command line, for commands that say how they are repeated."""
+        ctx.meta[WORDS] = [*args]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in the order of registration."""

@@ -98,6 +98,8 @@ def command(
 
 
 RUN: Final = click.argument("run", metavar="RUN")
+WORDS: Final = "acts.words"
+"""The key under which click's context has the words of the command line."""
 
 
 # Failures: the exit code and the message of each error (SPEC R7.1).

@@ -67,6 +67,12 @@ def print_text(text: str = "") -> None:
         stream.write((text if is_coloured(stream) else click.unstyle(text)) + "\n")
 
 
+def print_table(text: str) -> None:
+    """Write lines of a table to stdout as they are; on a terminal with what cannot be seen escaped."""
+    with _writing() as stream:
+        stream.write("".join(f"{escaped(line)}\n" for line in text.splitlines()) if stream.isatty() else text)
+
+
 def print_lines(lines: Iterable[str]) -> None:
     """Write lines to stdout, as `print_text` does."""
     for line in lines:

@@ -43,8 +43,11 @@ from .output import (
 if TYPE_CHECKING:
     from threading import Event as ThreadEvent
 
+    from rich.progress import Progress
+
     from ..client.progress import Event
     from ..client.run import Run
+    from .rows import RowBatch
 
 
 # Requests to models that are made again, as `acts status` and the commands that wait show them.
@@ -208,6 +211,63 @@ def _wait_with_bar(run: Run, on_event: Callable[[Event], None], timeout_seconds:
                 if event.kind == "call" and event.run is None:
                     failed += event.status == "failed"
                     progress.update(bar, advance=1, failed=failed)
+
+
+class RowProgress:
+    """Shows how many rows of a batch are done, have failed and are left, while the block lasts: as a bar on a terminal,
+    elsewhere as a line from time to time.
+    """
+
+    def __init__(self, batch: RowBatch, *, is_quiet: bool) -> None:
+        self._batch = batch
+        self._is_quiet = is_quiet
+        self._bar: Progress | None = None
+        self._quiet_until = time.monotonic() + limits.QUIET_SECONDS
+
+    def __enter__(self) -> None:
+        if is_live() and not self._is_quiet:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            counts = TextColumn(
+                "{task.completed:,.0f} done, {task.fields[failed]:,} failed, {task.fields[left]:,} left"
+            )
+            columns = (TextColumn("rows"), BarColumn(bar_width=20), counts, TimeElapsedColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.add_task("", total=self._batch.rows, failed=0, left=self._batch.rows)
+            self._bar.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def wait(self, run: Run, timeout_seconds: float | None, calls: int) -> None:
+        """Block until a part has ended, of which each row has so many calls. Raises `TimeoutError`."""
+        if self._bar is None:
+            run.ended(timeout_seconds)
+            return
+        begun, failed, done = Counter[str](), set[str](), 0
+        for event in run.follow(timeout_seconds=timeout_seconds):
+            if event.kind == "call" and event.instance is not None:
+                begun[event.instance] += 1
+                failed |= {event.instance} if event.status == "failed" else set()
+                done += begun[event.instance] == calls
+                self._show(self._bar, done, len(failed))
+
+    def note(self) -> None:
+        """Show that the rows of a part are back."""
+        batch = self._batch
+        if self._bar is not None:
+            self._show(self._bar, 0, 0)
+        elif not self._is_quiet and batch.done < batch.rows and time.monotonic() >= self._quiet_until:
+            self._quiet_until = time.monotonic() + limits.QUIET_SECONDS
+            failed = batch.done - batch.statuses["completed"]
+            tell(f"{batch.done:,} of {batch.rows:,} rows done, {failed:,} failed, {batch.rows - batch.done:,} left")
+
+    def _show(self, bar: Progress, done: int, failed: int) -> None:
+        done += self._batch.done
+        failed += self._batch.done - self._batch.statuses["completed"]
+        bar.update(bar.task_ids[0], completed=done, failed=failed, left=self._batch.rows - done)
 
 
 # The view of a run: how much of it is printed, and which of its calls.

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import secrets
+import shlex
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from .. import limits
-from ..errors import AlreadyDecided, HeldAnew, InfrastructureError, NotHeld
+from ..errors import AlreadyDecided, HeldAnew, InfrastructureError, NotHeld, OverLimit
 from .check import CheckOptions, check_options
 from .options import (
     COMPLETED,
     FAILED,
+    WORDS,
     Answer,
     Common,
     Failed,
@@ -27,25 +32,32 @@ from .options import (
     command,
     load_registry,
     naming_options,
+    option,
+    option_group,
 )
 from .output import (
     background_line,
     call_name,
+    counted,
     counts_line,
     in_background,
+    print_either,
+    print_table,
     print_text,
     tell,
     value_lines,
 )
 from .people import held_lines
-from .progress import View, print_result, view_options, waiting_lines
-from .source import Source, source_options
+from .progress import RowProgress, View, print_result, view_options, waiting_lines
+from .rows import LINES, Row, RowBatch, RowFile, RowOptions, RowPlan, RowWriter, Survey, row_file
+from .source import Source, source_options, writing_whole
 
 if TYPE_CHECKING:
     from threading import Event as ThreadEvent
 
     from ...broker_config import Settings
     from ...protocol import Plan
+    from ..client.client import Client
     from ..client.progress import Event
     from ..client.run import Run
 
@@ -127,67 +139,99 @@ class _WaitOptions:
     embedded: Settings | None
     """The settings of the command's own backend, if it has one."""
 
+    def left(self) -> float | None:
+        """Return the seconds that are left to wait; None is any number."""
+        return None if self.deadline is None else max(self.deadline - time.monotonic(), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Patience:
+    """The options that say for how long to wait, and what to keep of an embedded worker."""
+
+    timeout: float | None = option(
+        "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Give up after this long."
+    )
+    log: str | None = option(
+        "--worker-log",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Write the log of the embedded worker, with tracebacks, to this file.",
+    )
+
+    @property
+    def worker_log(self) -> Path | None:
+        """The file that gets the log of the embedded worker."""
+        return Path(self.log) if self.log is not None else None
+
 
 @command("Submit, wait and print the result.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Give up after this long."
-)
-@click.option(
-    "--worker-log",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write the log of the embedded worker, with tracebacks, to this file.",
-)
+@option_group("patience", _Patience)
 @source_options
+@option_group("table", RowOptions)
 @naming_options
 @check_options
 @view_options
 def run(
-    timeout: float | None,
-    worker_log: Path | None,
     *,
+    patience: _Patience,
     source: Source,
+    table: RowOptions,
     naming: Naming,
     view: View,
     checks: CheckOptions,
     common: Common,
 ) -> int:
-    """Submit FILE (or - for standard input), wait for its end and print the result.
+    """Submit FILE (or - for standard input, or a workflow's name), wait for its end and print the result.
 
     If no broker is configured, a server and a worker are started for the time of the run, and nothing of them is left
     behind. They end when the calls that were sent and forgotten have ended, too.
+
+    With --rows the plan runs once for each row of a table, and a row is written for each: its key, the columns, its
+    status, its first error. All rows are checked before the first one runs. The same command with --id goes on with
+    what was cut off.
 
     Warnings of `acts check` are printed on stderr; --json has all its findings.
 
     Exit codes: 0 completed, 1 failed or cancelled (with a backend of its own also where a call that was sent and not
     awaited failed for good), 2 rejected before anything ran, 3 no server, or timeout.
     """
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = None if patience.timeout is None else time.monotonic() + patience.timeout
+    has_rows = table.are_given()
     with common.documented() as answer:
         settings = common.settings()
         content = source.content(settings)
         # The backend gets ready while this process loads what it needs itself.
-        with backend(settings, worker_log, deadline) as effective:
+        with backend(settings, patience.worker_log, deadline) as effective:
             value, files = source.decode(content, settings)
             load_registry(effective)
             from ..client.client import Client
 
+            embedded = effective if effective is not settings else None
+            options = _WaitOptions(common.json, view, deadline, patience.worker_log, embedded)
             with Client(effective) as client:
+                if has_rows:
+                    rows = _Rows(client, source.allowed, files, naming, options)
+                    return rows.run(value, table, checks, answer)
                 plan = client.check_submission(value, allow=source.allowed)
                 findings = checks.tell(plan)
-                if effective is not settings:  # its worker has the settings of this command
-                    for warning in client.checker.unready_models(plan):
-                        tell(f"warning: {warning}")
+                if embedded is not None:  # its worker has the settings of this command
+                    _tell_of_models(client, plan)
                 submitted = client.submit_plan(plan, naming.label(value), files)
-                embedded = effective if effective is not settings else None
-                options = _WaitOptions(common.json, view, deadline, worker_log, embedded)
-                hint = no_worker_hint(
-                    settings,
-                    lambda: queues_of(plan, settings),
-                    lambda: submitted.status().get("waiting_for", ()),
-                )
-                with nullcontext() if embedded else hint:
+                with _hint(settings, plan, submitted) if embedded is None else nullcontext():
                     return _see_through(submitted, findings, options, answer)
+
+
+def _tell_of_models(client: Client, plan: Plan) -> None:
+    """Warn of models that cannot be asked from here."""
+    for warning in client.checker.unready_models(plan):
+        tell(f"warning: {warning}")
+
+
+def _hint(settings: Settings, plan: Plan, submitted: Run) -> AbstractContextManager[None]:
+    """Say after some seconds what a run waits for, while the block lasts."""
+    return no_worker_hint(
+        settings, lambda: queues_of(plan, settings), lambda: submitted.status().get("waiting_for", ())
+    )
 
 
 @contextmanager
@@ -217,10 +261,9 @@ def _see_through(
     view, deadline, is_embedded = options.view, options.deadline, options.embedded is not None
     goes_on = _GONE if is_embedded else f"run {submitted.id} goes on: acts status {submitted.id}"
     try:
-        left = None if deadline is None else max(deadline - time.monotonic(), 0)
         decider = Decider(submitted, is_embedded=is_embedded)
         decider.note_plan()
-        wait(submitted, decider.take, timeout_seconds=left, is_quiet=view.is_quiet)
+        wait(submitted, decider.take, timeout_seconds=options.left(), is_quiet=view.is_quiet)
         document = submitted.result(waits=options.as_json).to_dict()
     except TimeoutError:
         calls = submitted.status()["calls"]
@@ -274,6 +317,110 @@ def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
     if len(dead) > limits.MOST_TOLD:
         tell(f"{len(dead) - limits.MOST_TOLD} more calls that were sent and forgotten failed: --json lists all")
     return dead
+
+
+# Rows: parts of a batch, of which a few are under way at a time. The oldest is waited for, and its rows are written.
+
+
+@dataclass
+class _Rows:
+    """Runs a plan for the rows of a file."""
+
+    client: Client
+    allowed: Sequence[str] | None
+    files: Mapping[str, bytes]
+    naming: Naming
+    options: _WaitOptions
+
+    def run(self, value: Any, table: RowOptions, checks: CheckOptions, answer: Answer) -> int:
+        """Check all rows, then run them and write a row for each; returns the exit code."""
+        if self.options.view != View(is_quiet=self.options.view.is_quiet):
+            raise click.UsageError("with --rows only --quiet says what is printed: `acts show RUN` looks into a run")
+        file = row_file(table, self.client.settings)
+        output = table.target(file.path)
+        plan = RowPlan.of(value, lambda document: self.client.check_submission(document, allow=self.allowed))
+        survey = Survey.of(plan, file, table.paths)
+        findings = checks.tell(survey.plan)
+        if self.options.embedded is not None:
+            _tell_of_models(self.client, survey.plan)
+        id_ = self.naming.id or f"rows-{secrets.token_hex(4)}"
+        batch = RowBatch(id_, survey.rows, survey.ids(id_))
+        goes_on = self._remark(batch, survey.plan)
+        answer.is_given = output is None  # rows are the document
+        try:
+            with writing_whole([output]) if output is not None else nullcontext([None]) as (stream,):
+                write = stream.write if stream is not None else print_table
+                as_lines = output.suffix.lower() in LINES if output is not None else self.options.as_json
+                self._write(file, survey, batch, RowWriter(write, file.key, as_lines=as_lines))
+        except KeyboardInterrupt:
+            raise Interrupted(goes_on) from None
+        except InfrastructureError as error:
+            raise Failed(f"{error}; {goes_on}") from error
+        except Failed as failed:  # there is no time left, or the file cannot be written
+            raise Failed(f"{failed}; {goes_on}", failed.code) from failed
+        dead = _dead(self.options.embedded, self.options.deadline) if self.options.embedded is not None else []
+        answer.is_given = True
+        self._print(batch, output, findings | ({"dead": dead} if dead else {}))
+        return COMPLETED if batch.is_completed and not dead else FAILED
+
+    def _remark(self, batch: RowBatch, plan: Plan) -> str:
+        """Say how the batch goes on if it is cut off, and that a person is asked; returns the former."""
+        if self.options.embedded is not None:
+            if plan.held or plan.waits_for_approval:
+                raise Failed(_NO_TERMINAL.format("a call of each row"))
+            return _GONE
+        words = click.get_current_context().meta[WORDS]
+        again = shlex.join(["acts", *words, *(() if self.naming.id is not None else ("--id", batch.id))])
+        if not self.options.view.is_quiet:
+            several = f", in {len(batch.runs)} runs" if len(batch.runs) > 1 else ""
+            tell(f"run {batch.id}: {counted(batch.rows, 'row')}{several}; if this is cut off, it goes on with: {again}")
+        if plan.held or plan.waits_for_approval:
+            tell(f"calls of these rows wait for a person: acts held {batch.runs[0]}, then acts approve or acts reject")
+        return f"what was submitted goes on, and so does the rest with: {again}"
+
+    def _write(self, file: RowFile, survey: Survey, batch: RowBatch, writer: RowWriter) -> None:
+        """Submit the parts in order, and write the rows of each when it has ended."""
+        parts = zip(batch.runs, file.parts(survey.part), strict=True)
+        waiting = next(parts, None)
+        under_way: deque[Run] = deque()
+        settings = self.client.settings
+        progress = RowProgress(batch, is_quiet=self.options.view.is_quiet)
+        with progress:
+            while waiting is not None or under_way:
+                while waiting is not None and len(under_way) < survey.ahead:
+                    try:
+                        under_way.append(self._submit(waiting[0], batch.id, survey.row_plan, file, waiting[1]))
+                    except OverLimit:
+                        if not under_way:
+                            raise
+                        break
+                    waiting = next(parts, None)
+                run = under_way.popleft()
+                is_first = not batch.done and self.options.embedded is None
+                with _hint(settings, survey.plan, run) if is_first else nullcontext():
+                    try:
+                        progress.wait(run, self.options.left(), survey.calls)
+                    except TimeoutError as error:  # an error of the system, too, as those of a full disk are
+                        raise Failed(str(error)) from None
+                result = run.result()
+                batch.take(result)
+                progress.note()
+                writer.write(result.table(*survey.columns))
+
+    def _submit(self, id_: str, batch: str, plan: RowPlan, file: RowFile, rows: Sequence[Row]) -> Run:
+        value = plan.with_rows(rows)
+        label = replace(self.naming, id=id_, tags=(*self.naming.tags, batch)).label(value)
+        return self.client.submit_plan(plan.checked(file, rows), label, self.files)
+
+    def _print(self, batch: RowBatch, output: Path | None, more: Mapping[str, Any]) -> None:
+        """Print the sums: on stderr where the rows are on stdout."""
+        lines = list(islice(batch.lines(), 1 if self.options.view.is_quiet else None))
+        if output is None:
+            for line in lines:
+                tell(click.unstyle(line))
+            return
+        document = {**batch.to_dict(), "output": str(output), **more}
+        print_either(document, [*lines, f"  {output}: {counted(batch.done, 'row')}"], as_json=self.options.as_json)
 
 
 # `acts submit`: hand a submission to the configured backend and leave.

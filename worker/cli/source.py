@@ -201,8 +201,15 @@ def decode_submission(content: bytes, settings: Settings, file: str) -> Any:
     try:
         return decode(content, limits_of(settings))
     except Rejected as rejected:
-        named = [Problem(problem.pointer, f"{_name(file)}: {problem.message}") for problem in rejected.errors]
+        remedy = _OF_FORMATS.get(Path(file).suffix.lower().partition(":")[0], "")
+        named = [Problem(problem.pointer, f"{_name(file)}: {problem.message}{remedy}") for problem in rejected.errors]
         raise Rejected(named) from None
+
+
+_TABLE: Final = "; for a table give --rows FILE.csv --key COLUMN beside the plan: `acts run` runs it once for each row"
+_YAML: Final = "; convert YAML to JSON first"
+_OF_FORMATS: Final = {".csv": _TABLE, ".tsv": _TABLE, ".yaml": _YAML, ".yml": _YAML}
+"""What to do about a file that is no JSON, by the ending of its name."""
 
 
 def read_source(file: str, settings: Settings) -> bytes:

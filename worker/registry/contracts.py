@@ -135,7 +135,7 @@ class Announced:
 
 def ask_workers(control: Any, connection: Any) -> Announced:
     """Ask the workers for their contracts, by Celery's `control` and a connection. Raises what the broker raises."""
-    quick, slow = limits.CONTRACTS_ANSWER_SECONDS, limits.CONTRACTS_WHOLE_SECONDS
+    quick, slow = limits.CONTRACTS_ANSWER_SECONDS, limits.CONTRACTS_WAIT_SECONDS
     answers = _asked(control, connection, timeout=quick) or _asked(control, connection, timeout=slow, limit=1)
     if not answers:
         return Announced(problems=[_NOBODY.format(quick + slow)])
@@ -151,7 +151,7 @@ def ask_workers(control: Any, connection: Any) -> Announced:
             connection,
             arguments={"whole": True},
             destination=destination,
-            timeout=limits.CONTRACTS_WHOLE_SECONDS,
+            timeout=limits.CONTRACTS_WAIT_SECONDS,
             limit=len(destination),
         )
         if destination
@@ -258,6 +258,6 @@ def workers_registry(settings: Settings, make_control: Callable[[Settings], Any]
 
 def announced_by(app: Any) -> Announced:
     """What the workers announce that an application's broker reaches. Raises what the broker raises."""
-    with app.connection_for_write(connect_timeout=limits.CONTRACTS_CONNECT_SECONDS) as connection:
-        connection.ensure_connection(max_retries=1, interval_start=0, timeout=limits.CONTRACTS_CONNECT_SECONDS)
+    with app.connection_for_write(connect_timeout=limits.CONTRACTS_WAIT_SECONDS) as connection:
+        connection.ensure_connection(max_retries=1, interval_start=0, timeout=limits.CONTRACTS_WAIT_SECONDS)
         return ask_workers(app.control, connection)
