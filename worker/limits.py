@@ -734,10 +734,9 @@ LOOP_PLAN_DIGEST_CHARACTERS: Final = 16
 """Characters of a plan's digest: it tells the plans of one run apart."""
 
 # store/run_list
-OWNED_RUNS_CHECKED: Final = 20
+RUNS_CHECKED: Final = 20
 DEEPEST_CHILD: Final = 100
 RUNS_AT_ONCE: Final = 200
-ENDED_RUNS_CHECKED: Final = 20
 
 # store/run_writer
 VALUES_A_COMMAND: Final = 1_000
@@ -942,8 +941,6 @@ SERVER_MOST_INSTANCES: Final = 200
 MOST_SENT: Final = 100
 
 # registry/contracts
-CONTRACTS_FORMAT: Final = 1
-"""The format of the documents that are written, and the newest that is read."""
 CONTRACTS_ANSWER_SECONDS: Final = 1.0
 """How long all workers are waited for: how many there are is not known."""
 CONTRACTS_WAIT_SECONDS: Final = 5.0

@@ -30,11 +30,10 @@ from ..broker.messages import Delivery, TaskMessage, delivery_task
 from ..limits import (
     CLAIM_SECONDS,
     DEEPEST_CHILD,
-    ENDED_RUNS_CHECKED,
     HELD_SECONDS,
     LOOKED_AT,
-    OWNED_RUNS_CHECKED,
     RUNS_AT_ONCE,
+    RUNS_CHECKED,
     SUBMITTING_WAIT_SECONDS,
 )
 from .connections import GroupedCommands
@@ -250,7 +249,7 @@ def note_child(redis: Redis, keys: Keys, above: str, milliseconds: int) -> None:
 def _note(redis: Redis, index: str, keys: Keys, milliseconds: int) -> None:
     with redis.pipeline(transaction=False) as pipeline:
         pipeline.zadd(index, {keys.run: milliseconds})
-        pipeline.zrange(index, 0, OWNED_RUNS_CHECKED - 1)
+        pipeline.zrange(index, 0, RUNS_CHECKED - 1)
         _, oldest = pipeline.execute()
     if absent := [name.decode() for name in _absent(redis, keys.prefix, oldest) if name.decode() != keys.run]:
         under_way = RunList(redis, keys.prefix).submitted(absent)  # one may be about to be written down
@@ -446,7 +445,7 @@ class RunList:
         key = ended_runs(self._prefix)
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.zadd(key, dict(submitted))
-            pipeline.zrange(key, 0, ENDED_RUNS_CHECKED + len(submitted) - 1)
+            pipeline.zrange(key, 0, RUNS_CHECKED + len(submitted) - 1)
             _, oldest = pipeline.execute()
         if gone := _absent(self._redis, self._prefix, oldest):
             self._redis.zrem(key, *gone)
