@@ -204,7 +204,7 @@ PUBLISHING_TRIES: Final = 120
 MOST_NAMED: Final = 5
 """Instances, or failed calls, that a line names."""
 MOST_TOLD: Final = 20
-"""Warnings, or reasons to wait, that are printed; `acts check` prints all warnings."""
+"""Warnings, reasons to wait, or stale calls that are printed; `acts check` prints all warnings, --json all calls."""
 MOST_PROMISED: Final = 100
 MOST_READERS: Final = 100_000
 """Readers of branches that are listed, over all branches: where many read what many write there may be millions."""
@@ -212,8 +212,6 @@ MOST_READERS: Final = 100_000
 # cli/control
 CONTROL_MANY: Final = 100
 """Calls that are given up at a terminal without a question."""
-CONTROL_MOST_NAMED: Final = 20
-"""Stale calls that are named at a terminal; --json has all."""
 
 # cli/evaluating
 QUIET_SECONDS: Final = 15.0
@@ -941,6 +939,8 @@ SERVER_MOST_INSTANCES: Final = 200
 MOST_SENT: Final = 100
 
 # registry/contracts
+CONTRACTS_FORMAT: Final = 1
+"""The format of the documents that are written, and the newest that is read."""
 CONTRACTS_ANSWER_SECONDS: Final = 1.0
 """How long all workers are waited for: how many there are is not known."""
 CONTRACTS_WAIT_SECONDS: Final = 5.0

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.worker.cli.rows import cell
+from acts_celery.worker.cli import rows as table
 from tests.acceptance.command import Finished, acts, finish, start
 
 from .backend import Backend, Meeting
@@ -161,7 +161,7 @@ def test_options_that_make_no_sense_are_refused(backend: Backend, folder: Path) 
 
 @given(st.text(alphabet="=+-@\t\r\n'0123456789.eE aé") | st.text())
 def test_law_no_cell_is_a_formula_and_csv_gives_every_other_text_back(text: str) -> None:
-    written = cell(text)
+    written = table.cell(text)
     is_number = re.fullmatch(r"[+-]\d+(\.\d+)?([eE][+-]?\d+)?", written, re.ASCII) is not None
     assert not written.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) or is_number
     assert text in (written, written.removeprefix("'"))

@@ -26,8 +26,6 @@ from ..errors import ContractsError
 from .activities import Activity, Delegate, Policy, Registry
 
 COMMAND: Final = "acts_contracts"
-_FORMAT: Final = 1
-"""The format of the documents that are written, and the newest that is read."""
 _KINDS: Final = ("activities", "delegates")
 
 
@@ -40,7 +38,7 @@ def contracts_of(known: Registry) -> dict[str, Any]:
     delegates = {
         one.name: {"version": one.version, "gives_result": one.gives_result} for one in known.delegates.values()
     }
-    document = {"format": _FORMAT, "activities": activities, "delegates": delegates}
+    document = {"format": limits.CONTRACTS_FORMAT, "activities": activities, "delegates": delegates}
     written: dict[str, Any] = json.loads(json.dumps(document, default=str))
     return written
 
@@ -49,7 +47,7 @@ def announcement(known: Registry, *, whole: bool) -> dict[str, Any]:
     """Write what a worker answers: the digest of its contracts, or the whole."""
     document = contracts_of(known)
     digest = digest_of(json.dumps(document, sort_keys=True).encode())
-    return {**document, "digest": digest} if whole else {"format": _FORMAT, "digest": digest}
+    return {**document, "digest": digest} if whole else {"format": limits.CONTRACTS_FORMAT, "digest": digest}
 
 
 # Reading a document: a registry whose functions are elsewhere.
@@ -60,10 +58,10 @@ def read_contracts(document: Any, source: str) -> Registry:
     written = document.get("format") if isinstance(document, Mapping) else None
     if not isinstance(written, int):
         raise ContractsError(f"{source}: not contracts; `acts contracts --json` writes them")
-    if written > _FORMAT:
+    if written > limits.CONTRACTS_FORMAT:
         raise ContractsError(
             f"{source}: contracts of format {written}, where this version of acts-celery reads "
-            f"{_FORMAT}: it is older than the workers, so update it here"
+            f"{limits.CONTRACTS_FORMAT}: it is older than the workers, so update it here"
         )
     known = Registry()
     known.origin = source
