@@ -43,7 +43,7 @@ def test_a_warm_call_runs_functions_of_few_modules(server: EmbeddedServer, meeti
         finally:
             sys.setprofile(None)
             threading.setprofile(None)
-        here, there = of_the_product(recorded_call.RUNNING), of_the_product(call("take_modules"))
+        here, there = of_the_product(recorded_call.RUNNING.copy()), of_the_product(call("take_modules"))
         assert "worker/client/client.py" in here
         assert "worker/runner/lane_runner.py" in there
         return here | there
