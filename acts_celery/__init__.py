@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from acts_celery.worker.client.results import RunStatus
     from acts_celery.worker.client.run import Run
     from acts_celery.worker.client.submitting import Draft, Ref, ref
-    from acts_celery.worker.registry.activities import Content
+    from acts_celery.worker.registry.activities import Content, Done
     from acts_celery.worker.registry.models import (
         Answer,
         BadRequest,
@@ -120,6 +120,7 @@ __all__ = [
     "CurrentCall",
     "DeadLetter",
     "DeadLetters",
+    "Done",
     "Draft",
     "Event",
     "ExpressionError",
@@ -201,6 +202,7 @@ _HOMES: Final = {
     "CurrentCall": "acts_celery.worker.broker.attempts",
     "DeadLetter": "acts_celery.worker.store.waiting",
     "DeadLetters": "acts_celery.worker.store.waiting",
+    "Done": "acts_celery.worker.registry.activities",
     "Draft": "acts_celery.worker.client.submitting",
     "Event": "acts_celery.worker.client.progress",
     "ExpressionError": "acts_celery.protocol",

@@ -130,6 +130,27 @@ def answer(run: Run, call: int | str, value: Any, *, shown: str | None = None, b
     return {"id": run.answer(call, value, by=by, shown=shown)}
 
 
+@_action("decide", "Say how a call has ended whose end is not known.", served="call outcome value reason shown")
+def settle(
+    run: Run,
+    call: int | str,
+    outcome: str,
+    *,
+    value: Any = None,
+    reason: str = "",
+    shown: str | None = None,
+    by: str | None = None,
+) -> Done:
+    """Say what became of CALL of RUN, which is carried out at most once, was begun, and has brought no result
+    (`acts held` shows what is known of it): --done, with --value as its result, or --failed REASON; or have it begin
+    --again. On a terminal the call is shown first; elsewhere give --shown, or --yes.
+
+    Exit codes: 0 settled, 2 what is given does not fit, 3 no server, 4 no such run, it is
+    over, or the call does not wait.
+    """
+    return {"id": run.settle(call, outcome, value=value, reason=reason, by=by, shown=shown)}
+
+
 @_action("decide", "Move the moment that a call waits for.", served="call until")
 def move(run: Run, call: int | str, until: str | float, *, by: str | None = None) -> Done:
     """Have CALL of RUN, a call of the tool wait, end at another moment: UNTIL is ISO 8601 with its offset, or a number

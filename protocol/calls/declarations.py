@@ -25,7 +25,7 @@ from ..state.context import Context
 from ..state.labels import Labels, marks_of
 from .call import Call
 from .meta_properties import RESULT, WHO, misspelt_problems
-from .tools import ANONYMOUS, GRANTED, RESOURCE, Executor, Runner, Tool
+from .tools import ANONYMOUS, GRANTED, ONCE, RESOURCE, Executor, Runner, Tool
 from .trust import trust_problems
 
 
@@ -109,6 +109,8 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
         return problem
     if RESOURCE in declaration and not (isinstance(declaration[RESOURCE], str) and declaration[RESOURCE]):
         return Problem(pointer(*at, RESOURCE), 'must be the name of a server or another resource, such as "crm"')
+    if not isinstance(declaration.get(ONCE, False), bool):
+        return Problem(pointer(*at, ONCE), "must be true or false")
     try:
         _ = tool.compiled
     except SchemaError as error:
@@ -123,8 +125,8 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
             key: ("properties", key) for key in declaration.get("properties", ())
         }
         return replace(problem, pointer=pointer(*at, *places.get(key, ())))
-    if tool.hides_trust:
-        return Problem(pointer(*at), f"{TRUST} counts only beside `properties`, at the top of a tool: move it there")
+    if (hidden := tool.hidden) is not None:
+        return Problem(pointer(*at), f"{hidden} counts only beside `properties`, at the top of a tool: move it there")
     return None
 
 

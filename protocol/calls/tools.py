@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any, Final
@@ -99,7 +99,9 @@ class Runner:
 
 RESOURCE: Final = "_resource"
 """The name of a server or another resource outside that a tool reads or changes (SPEC R6.8)."""
-BESIDE: Final = (TRUST, RESOURCE)
+ONCE: Final = "_once"
+"""Whether a call is carried out at most once, or a person is asked (SPEC R4.11)."""
+BESIDE: Final = (TRUST, RESOURCE, ONCE)
 """Names of what a tool says beside its `properties` and that speaks of no property of a call."""
 
 
@@ -134,8 +136,9 @@ class Tool:
 
     @cached_property
     def trust(self) -> ToolTrust:
-        """Trust that the tool declares for itself (SPEC R16.1)."""
-        return ToolTrust.read(self.declaration.get(TRUST))
+        """Trust that the tool declares for itself, and whether it is carried out at most once (SPEC R4.11, R16.1)."""
+        trust = ToolTrust.read(self.declaration.get(TRUST))
+        return replace(trust, once=True) if self.declaration.get(ONCE) is True else trust
 
     @property
     def resource(self) -> str | None:
@@ -361,9 +364,12 @@ class Tool:
         return any(name in part.get("properties", ()) for part in self._applied for name in spellings(key))
 
     @property
-    def hides_trust(self) -> bool:
-        """Whether `_trust` is in `properties`, or in a part of the schema, where nothing reads it (SPEC R16.1)."""
-        return self.names(TRUST) or any(TRUST in part for part in self._applied)
+    def hidden(self) -> str | None:
+        """Which of `_trust` and `_once` is in `properties`, or in a part of the schema, where nothing reads it (SPEC
+        R4.11, R16.1).
+        """
+        said = (TRUST, ONCE)
+        return next((key for key in said if self.names(key) or any(key in part for part in self._applied)), None)
 
     @cached_property
     def pins(self) -> bool:

@@ -19,6 +19,8 @@ from ..state.labels import TRUSTED, Labels, label_problems
 ENDORSES: Final = "_endorses"
 """With true in an operator's request definition: its answer, of a few values, is trusted (SPEC R16.3)."""
 _KEYS: Final = ("effects", "result", "content")
+_ALSO: Final = ("endorses", "once")
+"""What is said elsewhere, true or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +35,16 @@ class ToolTrust:
     """The parameters, and scopes, that decide nothing; all others do."""
     endorses: bool = False
     """Whether an operator's delegate gives trusted answers whatever it has read (SPEC R16.3)."""
+    once: bool = False
+    """Whether a call is carried out at most once, or a person is asked (SPEC R4.11): `_once` beside `_trust`."""
 
     @classmethod
     def read(cls, said: Any) -> ToolTrust:
-        """Read a valid `_trust`."""
+        """Read a valid `_trust`, or what `to_dict` gives."""
         if not said:
             return NOTHING
         result, content = (frozenset(said.get(key) or ()) for key in ("result", "content"))
-        return cls(said.get("effects") is True, result, content, said.get("endorses") is True)
+        return cls(*(said.get("effects") is True, result, content), *(said.get(key) is True for key in _ALSO))
 
     @classmethod
     def together(cls, said: Iterable[ToolTrust]) -> ToolTrust:
@@ -51,18 +55,19 @@ class ToolTrust:
         acting = [one.content for one in found if one.effects]
         content = frozenset.intersection(*acting) if acting else frozenset[str]()
         result = frozenset().union(*(one.result for one in found))
-        return cls(bool(acting), result, content, any(one.endorses for one in found)) if found else NOTHING
+        also = (any(getattr(one, key) for one in found) for key in _ALSO)
+        return cls(bool(acting), result, content, *also) if found else NOTHING
 
     def __bool__(self) -> bool:
-        return self.effects or bool(self.result) or self.endorses
+        return self.effects or bool(self.result) or self.endorses or self.once
 
     def to_dict(self) -> dict[str, Any]:
-        """The declaration as a tool's `_trust`."""
+        """The declaration as a tool's `_trust`, with what stands beside it."""
         return {
             **({"effects": True} if self.effects else {}),
             **({"result": sorted(self.result)} if self.result else {}),
             **({"content": sorted(self.content)} if self.content else {}),
-            **({"endorses": True} if self.endorses else {}),
+            **{key: True for key in _ALSO if getattr(self, key)},
         }
 
 
@@ -123,7 +128,7 @@ def trust_problems(said: Any, *at: str | int) -> Iterator[Problem]:
 _ALL: Final = "*"
 _RESULT: Final = "untrusted"
 """What a tool's own `_trust` calls `result`; decorators say it so, too."""
-_OPERATOR_KEYS: Final = ("effects", _RESULT, "content")
+_OPERATOR_KEYS: Final = ("effects", _RESULT, "content", "once")
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,8 @@ def operator_problems(value: Any) -> Iterator[Problem]:
             yield Problem(pointer(name), 'must be an object, such as {"effects": true, "untrusted": ["mail"]}')
         elif (key := next((key for key in said if key not in _OPERATOR_KEYS), None)) is not None:
             yield Problem(pointer(name, key), f"unknown key {key!r}", UnknownName(str(key), _OPERATOR_KEYS))
+        elif not isinstance(said.get("once", True), bool):
+            yield Problem(pointer(name, "once"), "must be true or false")
         elif said.get("effects") is False:
             text = (
                 "has no effect here: this file can only add. Remove it; that a tool of an MCP server only reads is "
@@ -185,13 +192,17 @@ def operator_problems(value: Any) -> Iterator[Problem]:
             )
             yield Problem(pointer(name, "effects"), text)
         else:
-            for problem in trust_problems(_as_tools_say_it(said), name):
+            for problem in trust_problems(_without_once(_as_tools_say_it(said)), name):
                 at = problem.pointer.replace(pointer(name, "result"), pointer(name, _RESULT), 1)
                 yield Problem(at, problem.message, problem.cause)
 
 
 def _as_tools_say_it(said: Mapping[str, Any]) -> dict[str, Any]:
     return {"result" if key == _RESULT else key: value for key, value in said.items()}
+
+
+def _without_once(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in said.items() if key != "once"}
 
 
 def _by(name: str, *operators: OperatorTrust) -> Iterator[ToolTrust]:

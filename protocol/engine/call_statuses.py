@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from ..calls.call import Call, element_of
@@ -19,11 +20,13 @@ from ..state.labels import TRUSTED, Labels
 from .events import (
     FINAL,
     TRANSITIONS,
+    CallBegun,
     CallDecided,
     CallEnded,
     CallHeld,
     ElementEnded,
     Event,
+    Evidence,
     FanOutBegun,
     MessageAdded,
     PromisesGivenUp,
@@ -138,6 +141,12 @@ class CallStatuses:
         self._decided: set[int] = set()
         self._snapshots: dict[int, Snapshot] = {}
         self._rulings: dict[int, Ruling] = {}
+        self._begun: dict[int, CallBegun] = {}
+        """The last attempts of calls that are carried out at most once (SPEC R4.11)."""
+        self._unknown: dict[int, Evidence] = {}
+        """What is known of calls whose end is not known, until the log says that a person is asked."""
+        self._asked: set[int] = set()
+        """The calls of which a person is, or was, asked how they have ended."""
         self._elements: dict[int, Elements] = {}
         self._labels: dict[int, Labels] = {}
         self._deciding: dict[int, Labels] = {}
@@ -206,14 +215,35 @@ class CallStatuses:
         return True
 
     def _hold(self, event: CallHeld) -> bool:
-        is_news = self.record(event.call, Status.HELD)
+        is_news = self.record(event.call, event.status)
         if is_news:
             self._snapshots[event.call] = event.snapshot
             self._rulings.pop(event.call, None)
+            self._unknown.pop(event.call, None)
+            (self._asked.discard if event.evidence is None else self._asked.add)(event.call)
         return is_news
 
+    def _begin_once(self, event: CallBegun) -> bool:
+        self._begun[event.call] = event
+        return True
+
+    def note_unknown(self, index: int, said: str) -> Evidence:
+        """Note that an attempt at a call was begun and that its end is not known: the next `decide` has a person asked
+        (SPEC R4.11). Returns what is known of it.
+        """
+        begun = self._begun.get(index)
+        evidence = replace(begun.evidence, said=said) if begun is not None else Evidence(said)
+        self._unknown[index] = evidence
+        self.record(index, Status.WAITING)
+        self.reconsider(index)
+        return evidence
+
+    def begun(self, index: int) -> CallBegun | None:
+        """What the log says of the last attempt at a call that is carried out at most once."""
+        return self._begun.get(index)
+
     def _let_go(self, event: CallDecided) -> bool:
-        if self.status(event.call) is not Status.HELD:
+        if self.status(event.call) not in (Status.HELD, Status.UNKNOWN):
             return False
         self._rulings[event.call] = ruling = event.ruling
         if ruling.scopes is not None and event.call in self._calls:
@@ -281,6 +311,7 @@ _TAKES: Final[Mapping[type, Callable[[CallStatuses, Any], bool]]] = {
     MessageAdded: CallStatuses._receive,
     CallEnded: lambda statuses, event: statuses.end(event.call, event.status, event.labels, event.chosen),
     ElementEnded: CallStatuses._end_element,
+    CallBegun: CallStatuses._begin_once,
     CallHeld: CallStatuses._hold,
     CallDecided: CallStatuses._let_go,
     FanOutBegun: CallStatuses._fan_out,

@@ -49,6 +49,12 @@ class Verdict(StrEnum):
     """The call was a question, and this is its result."""
     REPLACED = "replaced"
     """The call ends as skipped, and other calls replace it."""
+    DONE = "done"
+    """The end of the call was not known, and it has happened: this is its result (SPEC R4.11)."""
+    AGAIN = "again"
+    """The end of the call was not known: it is begun again."""
+    FAILED = "failed"
+    """The end of the call was not known, and it has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +67,41 @@ class Ruling:
     scopes: tuple[str, ...] | None = None
     """Scopes to run with, if the person narrowed them."""
     reason: str = ""
-    """Why it was rejected."""
+    """Why it was rejected, or what is known of its failure."""
     answer: Any = None
-    """The result of a question."""
+    """The result of a question, or of a call whose end was not known."""
     amendment: Mapping[str, Any] | None = None
     """Calls that replace it, as they were submitted."""
+
+
+SETTLING: Final = frozenset({Verdict.DONE, Verdict.AGAIN, Verdict.FAILED})
+"""What a person may say of a call whose end is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of a call that was begun and whose end is not known (SPEC R4.11)."""
+
+    said: str
+    """How its end was lost."""
+    key: str = ""
+    """The idempotency key that its code was given."""
+    attempt: int = 0
+    """Which execution of the call it was; 0 where that is not known."""
+    worker: str | None = None
+    """The worker that had begun it, or, where its message went to a queue, the one that had sent it."""
+    since_ms: int | None = None
+    """When it was begun."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The evidence in JSON; what is not known is left out."""
+        said: dict[str, Any] = {"said": self.said, "key": self.key, "attempt": self.attempt, "worker": self.worker}
+        return {name: value for name, value in (said | {"since_ms": self.since_ms}).items() if value}
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> Evidence:
+        """Read what `to_dict` gives."""
+        return cls(**{name: said[name] for name in cls.__dataclass_fields__ if name in said})
 
 
 def scope_problems(given: Any, call: Call, snapshot: Snapshot) -> Iterator[Problem]:
@@ -120,7 +156,7 @@ def _parted(own: Sequence[Reference], chosen: Sequence[Reference]) -> set[str]:
     return {scope.kind for scope in own if scope.kind in kinds and scope not in chosen}
 
 
-# Statuses: the states of a call, and how one follows another (SPEC R5, R6.6, R11.4).
+# Statuses: the states of a call, and how one follows another (SPEC R4.11, R5, R6.6, R11.4).
 
 
 class Status(StrEnum):
@@ -128,6 +164,7 @@ class Status(StrEnum):
 
     WAITING = "waiting"
     HELD = "held"
+    UNKNOWN = "unknown"
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
@@ -136,16 +173,23 @@ class Status(StrEnum):
     LATENT = "latent"
 
 
-CallStatus = Literal["waiting", "held", "running", "done", "failed", "skipped", "sent", "latent"]
+CallStatus = Literal["waiting", "held", "unknown", "running", "done", "failed", "skipped", "sent", "latent"]
 """Statuses of a call as texts, for users who read results."""
 
 TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
     Status.WAITING: frozenset(
-        {Status.HELD, Status.RUNNING, Status.DONE, Status.FAILED, Status.SKIPPED, Status.SENT, Status.LATENT}
+        {
+            *(Status.HELD, Status.UNKNOWN, Status.RUNNING),
+            *(Status.DONE, Status.FAILED, Status.SKIPPED, Status.SENT, Status.LATENT),
+        }
     ),
     Status.HELD: frozenset({Status.WAITING, Status.RUNNING, Status.FAILED, Status.SKIPPED}),
+    # What is given up as lost may still bring its result, which tells how it has ended (SPEC R4.11).
+    Status.UNKNOWN: frozenset({Status.WAITING, Status.DONE, Status.FAILED, Status.SENT}),
     # Skipped: it was lost, and what it needs ran again and has failed (SPEC R11.8).
-    Status.RUNNING: frozenset({Status.WAITING, Status.DONE, Status.FAILED, Status.SKIPPED, Status.SENT}),
+    Status.RUNNING: frozenset(
+        {Status.WAITING, Status.UNKNOWN, Status.DONE, Status.FAILED, Status.SKIPPED, Status.SENT}
+    ),
     Status.DONE: frozenset(),
     Status.FAILED: frozenset(),
     Status.SKIPPED: frozenset(),
@@ -206,11 +250,22 @@ class ElementEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class CallBegun:
+    """An attempt at a call, or an element, that is carried out at most once begins with this entry (SPEC R4.11)."""
+
+    kind: ClassVar = "begun"
+    status: ClassVar = Status.RUNNING
+    call: int
+    snapshot: Snapshot
+    """Parameters and scoped values that the attempt runs with; the values of an element are those of its call."""
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
 class CallHeld:
-    """A call waits for a person since this entry (SPEC R14.2)."""
+    """A call waits for a person since this entry (SPEC R14.2); one whose end is not known may be an element."""
 
     kind: ClassVar = "held"
-    status: ClassVar = Status.HELD
     call: int
     snapshot: Snapshot
     """Parameters and scoped values that the call will run with."""
@@ -218,6 +273,13 @@ class CallHeld:
     """Why the call waits, if it is because of untrusted data (SPEC R16.4)."""
     until_ms: int | None = None
     """The moment at which the call ends, if it waits for that and for no person (SPEC R4.12)."""
+    evidence: Evidence | None = None
+    """What is known of the call, if it was begun and its end is not known (SPEC R4.11)."""
+
+    @property
+    def status(self) -> Status:
+        """The status of the call since this entry."""
+        return Status.HELD if self.evidence is None else Status.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +350,7 @@ Event = (
     MessageAdded
     | CallEnded
     | ElementEnded
+    | CallBegun
     | CallHeld
     | CallDecided
     | WaitMoved
@@ -328,11 +391,13 @@ def effective_events(events: Sequence[object]) -> list[bool]:
     of a call ran again, its parameters and the other elements still count.
     """
     undoing = {n: event for n, event in enumerate(events) if isinstance(event, CallsUndone)}
+    if not undoing:
+        return [True] * len(events)
     last = {call: n for n, event in undoing.items() for call in event.calls}
     whole = {call: n for n, event in undoing.items() for call in event.calls if call not in event.keeping}
     return [
         (call := getattr(event, "call", None)) is None
-        or n > last.get(call, -1)
+        or n > last.get(call := call_of(call), -1)
         or (n > whole.get(call, -1) and not _is_undone(event))
         for n, event in enumerate(events)
     ]
@@ -372,6 +437,10 @@ class Failure:
     """Whether the error goes to none of the call's alternatives: no code came that admits the call (SPEC R17.3)."""
     labels: Labels = TRUSTED
     """See `Success`."""
+    is_unknown: bool = False
+    """Whether the end of a call that is carried out at most once is not known: it timed out, or its result cannot be
+    kept (SPEC R4.11).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,6 +462,8 @@ class Hold:
     """Why the call is held, if it is because of untrusted data (SPEC R16.4)."""
     until_ms: int | None = None
     """The moment at which the call ends, if it waits for that and for no person (SPEC R4.12)."""
+    evidence: Evidence | None = None
+    """What is known of the call, if it was begun and its end is not known (SPEC R4.11)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from ..limits import MOST_NAMED, Limits
 from ..messages import ERROR, TRUST
 from ..paths import MISSING, copied
 from ..plan.checked_plan import CheckedPlan
-from ..plan.config import is_simulation
+from ..plan.config import fails_unknown, is_simulation
 from ..plan.graph import Graph
 from ..plan.lanes import Lane
 from ..references import Expression, Reference
@@ -44,6 +44,7 @@ from .call_statuses import CallStatuses, verdict
 from .events import (
     FINAL,
     Decision,
+    Evidence,
     Failure,
     FanOut,
     Hold,
@@ -63,6 +64,8 @@ RECORDED: Final = "recorded, and not carried out: the run is a simulation"
 """Why a call of a simulation was skipped, of which nothing comes there (SPEC R12.10)."""
 REJECTED: Final = "Rejected"
 """The type of the error of a call that was rejected (SPEC R14.2)."""
+UNKNOWN: Final = "Unknown"
+"""The type of the error of a call that was begun and whose end nobody knows or has told in time (SPEC R4.11)."""
 UNTRUSTED: Final = "Untrusted"
 """The type of the error of a call with effects that untrusted data would decide on (SPEC R16.4)."""
 
@@ -104,8 +107,10 @@ class Execution(CallStatuses):
     ) -> Execution:
         """The execution of a lane of a checked plan; `options` are the fields of `LaneConfig` that no plan sets."""
         config = LaneConfig(plan.tools, plan.returns, lane.instance, plan.trust, plan.refuses_untrusted, **options)
-        if is_simulation(plan.submission.config):
-            config = replace(config, is_simulated=True)
+        settings = plan.submission.config
+        if is_simulation(settings) or fails_unknown(settings):
+            is_simulated, fails = is_simulation(settings), fails_unknown(settings)
+            config = replace(config, is_simulated=is_simulated, fails_unknown=fails)
         return cls(lane.calls, lane.graph, fold, config, gather)
 
     def decide(self, date: str, *, most: int | None = None) -> list[Decision]:
@@ -259,6 +264,8 @@ class Execution(CallStatuses):
         self._touched.clear()
 
     def _decide(self, call: Call, date: str, here: Fold) -> Decision | None:
+        if call.index in self._unknown:
+            return self._decide_unknown(call, self._unknown[call.index], date, here)
         if (elements := self._elements.get(call_of(call.index))) is not None:
             return self._decide_elements(call, elements, date, here)
         if call.index in self._decided or self.status(call.index) is not Status.WAITING:
@@ -284,13 +291,41 @@ class Execution(CallStatuses):
         """Decide a call that a person has decided on: it runs with what was shown, whatever was written since (SPEC
         R14.2).
         """
-        if ruling.verdict is Verdict.REJECTED:
-            return self._outcome(call, Failure(REJECTED, ruling.reason), date, here)
-        if ruling.verdict is Verdict.ANSWERED:
+        if ruling.verdict in (Verdict.REJECTED, Verdict.FAILED):
+            is_untold = ruling.verdict is Verdict.REJECTED and call.index in self._asked  # nobody has said it in time
+            return self._outcome(call, Failure(UNKNOWN if is_untold else REJECTED, ruling.reason), date, here)
+        if ruling.verdict in (Verdict.ANSWERED, Verdict.DONE):
             return self._outcome(call, Success(ruling.answer), date, here)
         if ruling.parameters is None:
             return self._begin(call, self._snapshots[call.index].parameters, date, here)
         return self._config.invalid(call, ruling.parameters, date) or self._begin(call, ruling.parameters, date, here)
+
+    def _decide_unknown(self, call: Call, evidence: Evidence, date: str, here: Fold) -> Decision | None:
+        """Have a person asked about a call whose end is not known, with what it was begun with (SPEC R4.11)."""
+        if call.index in self._decided or self.status(call.index) is not Status.WAITING:
+            return None
+        if self._config.fails_unknown:
+            return self._outcome(call, Failure(UNKNOWN, evidence.said), date, here)
+        begun = self.begun(call.index)
+        snapshot = begun.snapshot if begun is not None else self._snapshots.get(call.index)
+        if snapshot is None:
+            try:
+                snapshot = self._snapshot(call, call.resolved(Allowance(self._fold, self._config.limits)))
+            except (Conflict, TooLarge, Unresolved) as problem:
+                return self._config.failed(call, Failure(UNKNOWN, f"{evidence.said}; {problem}"), date)
+        elif element_of(call.index) is not None:
+            snapshot = replace(self._snapshots[call.index], parameters=snapshot.parameters)
+        return Hold(call, snapshot.parameters, snapshot, evidence=evidence)
+
+    def snapshot(self, start: Start) -> Snapshot:
+        """What a call starts with, for the log: the values of an element are those of its call. Raises `Conflict`."""
+        if element_of(start.call.index) is not None:
+            return Snapshot(start.parameters, {})
+        return self._snapshot(start.call, start.parameters)
+
+    def is_once(self, call: Call) -> bool:
+        """Whether a call is carried out at most once, or a person is asked (SPEC R4.11)."""
+        return bool(self._config.trust) and self._config.trust_of(call).once
 
     def _decide_elements(self, call: Call, elements: Elements, date: str, here: Fold) -> Decision | None:
         """Decide a call with `_each`, or one of its elements (SPEC R4.10)."""
@@ -299,6 +334,9 @@ class Execution(CallStatuses):
             return None if is_over else self._outcome(call, elements.result(self._config.limits), date, here)
         if call.index in self._decided or self.status(call.index) is not Status.WAITING:
             return None
+        ruling = self._rulings.get(call.index)
+        if ruling is not None and ruling.verdict is not Verdict.AGAIN:
+            return self._decide_ruled(call, ruling, date, here)
         own = self._calls[call_of(call.index)]
         is_new = tool_trust_of(self._config.added, own.tool, own.runner.name) and own.index not in self._rulings
         if is_new and (found := self._doubt(own, self._seen(own))) is not None:  # all of them would have been held

@@ -139,6 +139,8 @@ class LaneConfig:
     """Part of `trust` that was added after the run was submitted: calls may have begun without it."""
     added_sources: Labels = TRUSTED
     """Sources of results in any lane by the trust in `added`: the log may lack them."""
+    fails_unknown: bool = False
+    """Whether a call whose end is not known fails, and no person is asked (SPEC R4.11)."""
     approvals: Approvals = NONE
     """Which calls are held."""
     limits: Limits = _DEFAULT
@@ -157,7 +159,8 @@ class LaneConfig:
         forgotten, and one that code alone could answer.
         """
         is_for_code = call.runner.executor is Executor.ACTIVITY and not (asks(call) or is_built_in(call))
-        return self.is_simulated and (call.is_fire_and_forget or is_for_code or self.trust_of(call).effects)
+        trust = self.trust_of(call)
+        return self.is_simulated and (call.is_fire_and_forget or is_for_code or trust.effects or trust.once)
 
     def trust_of(self, call: Call) -> ToolTrust:
         """Trust of a call, by its tool and its code."""

@@ -117,6 +117,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "trust": Setting(
         _is_trust, 'an object with "otherwise" ("hold" or "refuse") or "show" ("schema" or "value")', in_submission=True
     ),
+    "unknown": Setting(
+        lambda value: value in ("hold", "fail"), '"hold" or "fail"', in_submission=True, in_request=True
+    ),
     "mode": Setting(lambda value: value in ("eager", "lazy"), '"eager" or "lazy"', in_submission=True, in_request=True),
     "resolve": Setting(lambda value: value == "upfront", '"upfront"', in_submission=True, in_request=True),
     "goal": Setting(lambda value: value == "state", '"state"', in_request=True),
@@ -155,6 +158,11 @@ def settings_of(config: Any) -> dict[str, Any]:
 def is_simulation(config: Mapping[str, Any]) -> bool:
     """Whether models answer the calls of a plan, and no code runs (SPEC R12.10)."""
     return config.get("latent") is True
+
+
+def fails_unknown(config: Mapping[str, Any]) -> bool:
+    """Whether a call whose end is not known fails, and no person is asked (SPEC R4.11)."""
+    return config.get("unknown") == "fail"
 
 
 # Advice and versions, which a request can ask for besides calls and an output (SPEC R15).

@@ -11,6 +11,7 @@ ACTIONS = (
     "approve",
     "reject",
     "answer",
+    "settle",
     "move",
     "approve_plan",
     "retry",

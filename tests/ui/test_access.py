@@ -33,7 +33,7 @@ READ = (
 )
 """Every address that is read."""
 RIGHTS = {
-    **dict.fromkeys(("approve", "reject", "answer", "approve_plan", "move"), "decide"),
+    **dict.fromkeys(("approve", "reject", "answer", "settle", "approve_plan", "move"), "decide"),
     **dict.fromkeys(("retry", "skip", "pause", "resume", "cancel", "fork", "delete"), "control"),
     **dict.fromkeys(("amend", "say", "send"), "submit"),
 }
@@ -42,6 +42,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "approve": {"call": 0},
     "reject": {"call": 0, "reason": "no"},
     "move": {"call": 0, "until": 5},
+    "settle": {"call": 0, "outcome": "again"},
     "answer": {"call": 0, "value": 1},
     "approve_plan": {"plan": "0"},
     "amend": {"amendment": {"calls": []}},

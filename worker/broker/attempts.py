@@ -240,6 +240,13 @@ Result = Success | Failure | Retry
 """Ways in which an attempt may end."""
 
 
+NOT_KNOWN: Final = (
+    "it was begun, and the log does not say how it has ended: its worker died or gave no sign of life, or the log is "
+    "that of a fork or a backup"
+)
+"""What is said of a call that is carried out at most once and is not begun again by itself (SPEC R4.11)."""
+
+
 def lost(losses: int) -> Failure:
     """The failure of a call whose workers have died as often as is allowed."""
     times = "once" if losses == 1 else f"{losses} times"

@@ -166,6 +166,11 @@ def unpack_task(data: bytes) -> TaskMessage:
     return TaskMessage(task, queue, body, shown, is_forgotten=True)
 
 
+def is_once(message: TaskMessage) -> bool:
+    """Whether the task of a fire-and-forget call says that it is carried out at most once (SPEC R4.11)."""
+    return unpack(message.body).get("once") is True
+
+
 def with_attempt(message: TaskMessage, number: int, failures: int, *, is_repeated: bool, token: str) -> TaskMessage:
     """Make the task of another attempt at the call of a task."""
     call = unpack(message.body)
@@ -237,6 +242,8 @@ class ActivityCall:
     mark: str = ""
     """The mark of the contract under which the call was checked (SPEC R17.2); empty where none is known."""
     untrusted: Untrusted | None = None
+    once: bool = False
+    """Whether the call is carried out at most once (SPEC R4.11)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +267,8 @@ class DelegateCall:
     """The name of the definition by which a model solves it: the operator of the process that asks may limit it."""
     asked: str = ""
     """The digest of the request of a tick that is not in the message: who may read the log has it from there."""
+    once: bool = False
+    """Whether the call is carried out at most once (SPEC R4.11)."""
 
 
 NOT_READ: Final = "RequestNotRead"
@@ -287,6 +296,8 @@ def pack_message(message: ActivityCall | DelegateCall) -> bytes:
         fields["untrusted"] = message.untrusted.pack()
     if not fields.get("asked"):
         fields.pop("asked", None)
+    if not message.once:
+        del fields["once"]
     return pack(fields)
 
 
@@ -328,6 +339,7 @@ def pack_delivery(delivery: Delivery) -> bytes:
             result = {"value": value}
         case Failure() as failure:
             result = {"type": failure.type[:LONGEST_TYPE], "message": failure.message}
+            result |= {"unknown": True} if failure.is_unknown else {}
         case Retry(failure, delay_seconds, is_given_back):
             result = {"type": failure.type[:LONGEST_TYPE], "message": failure.message, "delay_seconds": delay_seconds}
             result |= {"given_back": True} if is_given_back else {}
@@ -360,6 +372,8 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
             if 0 <= delay <= LONGEST_RETRY_DELAY_SECONDS:
                 is_given_back = packed.result.get("given_back") is True
                 return Delivery(packed.attempt, Retry(Failure(type_, message), delay, is_given_back))
+        case {"type": str(type_), "message": str(message), "unknown": True} if len(type_) <= LONGEST_TYPE:
+            return Delivery(packed.attempt, Failure(type_, message, labels=packed.labels, is_unknown=True))
         case {"type": str(type_), "message": str(message)} if len(packed.result) == 2 and len(type_) <= LONGEST_TYPE:
             return Delivery(packed.attempt, Failure(type_, message, _cost(packed), labels=packed.labels), packed.child)
     raise MalformedMessage("/result: neither a value nor an error within its bounds")

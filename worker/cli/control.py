@@ -81,7 +81,7 @@ _yes_option = click.option(
 
 def _ask_to_cancel(found: Run, _: Parameters) -> None:
     counts = found.status()["calls"]
-    left = sum(counts.get(status, 0) for status in ("waiting", "running", "held"))
+    left = sum(counts.get(status, 0) for status in ("waiting", "running", "held", "unknown"))
     if left >= limits.CONTROL_MANY:
         confirmed(f"end run {found.id} with {counted(left, 'call')} that have not ended?")
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 import click
 
 from .options import COMPLETED, UNAVAILABLE, Common, command
-from .output import escaped, print_json, print_text
+from .output import counted, escaped, print_json, print_text, tell
 
 
 @command("Say what is wrong, and what to do.")
-def doctor(*, common: Common) -> int:
+@click.option(
+    "--restored",
+    is_flag=True,
+    help="The log was restored from a backup: ask about calls with once=True that had not ended in it. Give it before "
+    "the workers start.",
+)
+def doctor(*, restored: bool, common: Common) -> int:
     """Look at settings, versions, activities, broker, log, workers and queues, and say what is wrong.
 
     Exit codes: 0 all is well, 3 something is not.
     """
     from .doctor_layers import examine
 
+    if restored:
+        _note_restored(common)
     layers = examine(common)
     is_well = all(layer.ok for layer in layers)
     if common.json:
@@ -29,3 +37,12 @@ def doctor(*, common: Common) -> int:
             for remedy in layer.remedies:
                 print_text(f"      → {escaped(remedy)}")
     return COMPLETED if is_well else UNAVAILABLE
+
+
+def _note_restored(common: Common) -> None:
+    """Have calls asked about that a log does not know to have begun, since it is that of a backup."""
+    with common.client() as client:
+        count = client.note_restored()
+    tell(
+        f"{counted(count, 'run')} under way: calls that are carried out at most once are asked about before they begin"
+    )

@@ -286,6 +286,7 @@ _COLOURS: Final = {
     "completed": "green",
     "done": "green",
     "held": "magenta",
+    "unknown": "magenta",
     "failed": "red",
     "cancelled": "red",
     "skipped": "yellow",
@@ -296,7 +297,7 @@ _OF_INSTANCES: Final = ("completed", "running", "held", "paused", "cancelled", "
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
 NOT_TAKEN: Final = "not taken"
 """What people are shown of calls that were skipped since another branch was taken (`skipped` in JSON)."""
-_ORDER: Final = ("waiting", "held", "running", "done", "sent", "latent", NOT_TAKEN, "skipped", "failed")
+_ORDER: Final = ("waiting", "held", "unknown", "running", "done", "sent", "latent", NOT_TAKEN, "skipped", "failed")
 
 
 def status_word(status: str) -> str:

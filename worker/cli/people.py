@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Parameters = dict[str, Any]
 """Parameters of an action."""
-_DONE: Final = {"approve": "approved", "reject": "rejected", "answer": "answered"}
+_DONE: Final = {"approve": "approved", "reject": "rejected", "answer": "answered", "settle": "settled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,10 @@ class Decision:
 
         with common.documented(), common.found(run) as found:
             calls = [call for call in found.held() if many.is_all or call["tool"] in many.tools]
+            begun = [call for call in calls if "unknown" in call]
+            calls = [call for call in calls if "unknown" not in call]
+            if begun:
+                tell(f"{counted(len(begun), 'call')} left whose end is not known: `acts settle` settles each")
             chosen = [call for call in calls if verb == "reject" or not call.get("question")]
             if len(calls) > len(chosen):
                 tell(f"{counted(len(calls) - len(chosen), 'question')} left: `acts answer` answers each")
@@ -271,6 +275,37 @@ def reject(run: str, call: str | None, reason: str, *, many: HeldFilter, decisio
         decision.one("reject", run, call, common, lambda: {"reason": reason})
 
 
+@command(ACTIONS["settle"])
+@RUN
+@click.argument("call", metavar="CALL")
+@click.option("--done", "outcome", flag_value="done", help="It has happened: --value, else null, is its result.")
+@click.option("--again", "outcome", flag_value="again", help="It has not happened: it begins again.")
+@click.option("--failed", "reason", metavar="REASON", help="It has failed, and is not begun again.")
+@click.option("--value", metavar="JSON", help="With --done: the call's result.")
+@option_group("decision", Decision)
+def settle(
+    run: str,
+    call: str,
+    outcome: str | None,
+    reason: str | None,
+    value: str | None,
+    *,
+    decision: Decision,
+    common: Common,
+) -> None:
+    """Say how a call has ended, or have it begin again."""
+    if (outcome is None) is (reason is None):
+        raise click.UsageError("give one of --done, --again, and --failed REASON")
+    if value is not None and outcome != "done":
+        raise click.UsageError("--value is for --done")
+
+    def read() -> Parameters:
+        decoded = decode_submission(value.encode(), common.settings(), "--value") if value is not None else None
+        return {"outcome": outcome or "failed", "value": decoded, "reason": reason or ""}
+
+    decision.one("settle", run, call, common, read)
+
+
 def _print_decided(
     document: Mapping[str, Any],
     verb: str,
@@ -305,10 +340,18 @@ def held_lines(call: Mapping[str, Any]) -> Iterator[str]:
     """Yield a held call for people: everything that it will run with."""
     until = f", rejected at {call['until']}" if call["until"] is not None else ""
     yield f"{heading(call['call'])} {escaped(call['tool'])}  since {call['since']}{until}, --shown {call['shown']}"
+    if "unknown" in call:
+        yield f"  its end is not known: {escaped(_evidence(call['unknown']))}"
     if "untrusted" in call:
         yield f"  others would decide: {escaped(_untrusted(call['untrusted']))}"
     shown = {key: call[key] for key in ("parameters", "scopes", "messages", "output") if call.get(key)}
     yield from value_lines(shown or {"parameters": {}}, 2)
+
+
+def _evidence(unknown: Mapping[str, Any]) -> str:
+    """Say what is known of a call that was begun (SPEC R4.11)."""
+    named = (("worker", "begun by"), ("since", "at"), ("attempt", "attempt"), ("key", "idempotency key"))
+    return "; ".join((unknown["said"], *(f"{text} {unknown[name]}" for name, text in named if name in unknown)))
 
 
 def _untrusted(doubt: Mapping[str, Any]) -> str:

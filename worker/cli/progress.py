@@ -276,7 +276,7 @@ class RowProgress:
 # an option counts for `--json` too; `--json` leaves nothing out only to be short.
 
 _INSTANCES: Final = 5
-_OTHERS: Final = (NOT_TAKEN, "waiting", "held", "running", "done", "sent", "latent")
+_OTHERS: Final = (NOT_TAKEN, "waiting", "held", "unknown", "running", "done", "sent", "latent")
 
 
 @dataclass(frozen=True, slots=True)

@@ -511,7 +511,7 @@ class Decider:
         if self._is_stuck and event.kind in ("held", "call") and (self._left <= 0 or (is_held and not is_own)):
             now = self._run.status()
             self._left = now["calls"].get("running", 0)
-            if "held_below" not in now and ("running" in now["calls"] or "held" not in now["calls"]):
+            if "held_below" not in now and ("running" in now["calls"] or not {"held", "unknown"} & now["calls"].keys()):
                 return
             raise Failed(_NO_TERMINAL.format("a call"))
 
@@ -525,6 +525,9 @@ class Decider:
         for call in self._run.held():
             for line in held_lines(call):
                 click.echo(line, err=True)
+            if "unknown" in call:
+                tell(f"acts settle {self._run.id} {call['call']} says what became of it")
+                continue
             answer = _answer("your answer" if call.get("question") else "let it run? y, or why not")
             try:
                 if call.get("question"):

@@ -20,7 +20,7 @@ from ..store.scripts import iso_date
 from ..store.state import LaneState, RunState
 from ..store.waiting import missing_in, read_waiting
 
-_OPEN: Final = (Status.WAITING.value, Status.RUNNING.value, Status.HELD.value)
+_OPEN: Final = (Status.WAITING.value, Status.RUNNING.value, Status.HELD.value, Status.UNKNOWN.value)
 _WENT_ELSEWHERE: Final = "it wrote to another of its places"
 _WAITS_FOR_A_PERSON: Final = "it waits for a person: see `acts held`"
 _IS_THERE: Final = "it is there, in this instance only: ask with --instance"
@@ -134,7 +134,7 @@ def _writer(lane: LaneState, call: Call, place: Reference, needed_by: int | None
     state = lane.call(call.index)
     if state.is_set_aside:
         until = f"it ends at {iso_date(state.until_ms or 0)}"
-        status, reason = (Status.HELD, _WAITS_FOR_A_PERSON) if state.is_held else (status, until)
+        status, reason = (state.status, _WAITS_FOR_A_PERSON) if state.is_held else (status, until)
     if status is Status.DONE:
         has_written = any(lane.fold.exists(one) for one in call.written if one.overlaps(place))
         reason = _IS_THERE if lane.fold.exists(place) else _HAS_NO_PART if has_written else _WENT_ELSEWHERE

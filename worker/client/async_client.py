@@ -202,6 +202,8 @@ class AsyncClient(Twin[Client]):
         """A run, without looking whether it is there."""
         return AsyncRun(run if isinstance(run, Run) else self._plain.run_of(run), self._redis, self.settings)
 
+    note_restored = awaited(Client.note_restored)
+
     def dead_letters(self) -> AsyncDeadLetters:
         """The fire-and-forget calls that failed for good (SPEC R5.3)."""
         return AsyncDeadLetters(self._plain.dead_letters())
@@ -291,6 +293,7 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
     approve = awaited(Run.approve)
     answer = awaited(Run.answer)
     reject = awaited(Run.reject)
+    settle = awaited(Run.settle)
     move = awaited(Run.move)
     plan = awaited(Run.plan)
     approve_plan = awaited(Run.approve_plan)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ...protocol.engine.costs import CURRENCY, Cost
-from ...protocol.engine.events import CallStatus, Ruling, Snapshot, Status
+from ...protocol.engine.events import CallHeld, CallStatus, Ruling, Snapshot, Status
 from ...protocol.engine.execution import UNBROUGHT
 from ...protocol.errors import pointer
 from ...protocol.messages import TEXT_TYPES
@@ -21,7 +21,7 @@ from ..store.held_calls import AuditRecord
 from ..store.keys import Condition
 from ..store.run_store import RunStore
 from ..store.scripts import ExecutedBy, iso_date
-from ..store.state import Elements, End, LaneState, RunState
+from ..store.state import CallState, Elements, End, LaneState, RunState
 from .progress import Event, event_of
 
 # When a call began and ended, what it waited for a worker, and how often it was tried.
@@ -85,6 +85,7 @@ def _seconds(span_ms: int | None) -> float | None:
 
 
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
+_BEGUN: Final = (Status.RUNNING, Status.UNKNOWN)
 
 CANCELLED: Final = "the run was cancelled"
 """Why a call that had not begun was skipped."""
@@ -208,7 +209,7 @@ class LaneCalls:
         ticks, not_taken = lane.ticks, self._not_taken(lane, instance)
         for index, call in lane.known.items():
             state, condition = lane.call(index), self._at_work.get((instance, index))
-            is_begun = condition is not None or state.status is Status.RUNNING
+            is_begun = condition is not None or state.begun is not None or state.status in _BEGUN
             end = state.end or (self._cut_short(condition) if is_begun else self._stopped)
             timing = Timing(attempts=condition.attempt) if end is None and condition is not None else None
             if state.end is not None:
@@ -220,7 +221,7 @@ class LaneCalls:
                 index=index,
                 tool=call.tool,
                 instance=instance,
-                status=(end.status if end is not None else Status.RUNNING if is_begun else state.status).value,
+                status=_status(state, end, condition).value,
                 error=end.error if end is not None else None,
                 reason=end.reason if end is not None else None,
                 tick=ticks.get(index),
@@ -294,6 +295,12 @@ def _is_unbrought(end: End) -> bool:
     return end.status is Status.SKIPPED and UNBROUGHT in (end.reason or "")
 
 
+def _status(state: CallState, end: End | None, condition: Condition | None) -> Status:
+    if end is not None:
+        return end.status
+    return Status.RUNNING if condition is not None else state.status
+
+
 def _shown_cost(cost: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """What a call has cost, for readers: an amount in the currency, where its price is known."""
     if cost is None or "nanodollars" not in cost:
@@ -320,7 +327,7 @@ class Changes:
         {old: the kinds that were shown, new}; `calls` are those that stand in for it.
         """
         where = entry.instance, entry.call
-        if entry.status is Status.HELD and entry.given is not None:
+        if isinstance(entry.event, CallHeld) and entry.given is not None:
             self._held[where] = entry.given
         if entry.ruling is None:
             return {}

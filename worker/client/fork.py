@@ -2,19 +2,21 @@
 
 The log up to an id is copied with its ids, page by page, so a fork's past can be read like any other; the state of
 lanes and calls, and the counters, follow from it. Calls that had not ended then run anew; calls that were sent and
-forgotten do not.
+forgotten do not. Of calls that are carried out at most once and that the other run has begun, then or since, a person
+is asked (SPEC R4.11).
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
 from redis import Redis
 
 from ...broker_config import Settings
+from ...protocol.calls.call import call_of, element_of
 from ...protocol.engine.events import MessageAdded
 from ...protocol.engine.outcomes import output_fault
 from ...protocol.plan.waits import Gathers
@@ -39,6 +41,8 @@ SETTLED: Final = "settled"
 """The condition of a gather call in the lane of an instance where it waits for nothing (see commit.lua)."""
 _EACH: Final = str(FAN_OUT_KIND)
 """The condition of a call that is run for each element: it counts as running from its beginning to its end."""
+_LOST: Final = "lost"
+"""Counts calls that are carried out at most once and were begun in the other run."""
 
 
 class Forker:
@@ -69,11 +73,15 @@ class Forker:
                 copy.add_file(*file)
             copy.append(self._past(run, at))
             counts, open_calls = self._write_calls(copy, run)
+            imported = self._store.fields("imported") != [None] and _has_once(
+                run
+            )  # what it began since is not in its log
             with admitted(self._redis, self._settings, counts["total"]) as limits:
                 state = _state(run, counts, now_ms, is_paused=is_paused) | owner_fields(self._settings) | limits
                 order = audit_record(self._settings, "forked", run=self._run, at=at)
                 copy.add({Field.STATUS: state["status"].encode(), Field.AUDIT: order.pack()})
-                copy.finish(state | {"forked_from": self._run, "forked_at": at, **amended}, open_calls)
+                asks = {"restored": now_ms} if imported else {}
+                copy.finish(state | {"forked_from": self._run, "forked_at": at, **amended, **asks}, open_calls)
             order.write_line(copy.run)
             DueRuns(self._redis, self._settings.key_prefix).note(copy.run)
         return copy.run
@@ -120,6 +128,7 @@ class Forker:
         gathering = _gathering(run)
         settled = [call.index for call in run.shared.known.values() if call.gather and run.shared.end(call.index)]
         lanes, held = list[str](), dict[str, int | None]()
+        begun = self._begun() if _has_once(run) else {}
 
         def conditions() -> Iterator[tuple[str, str]]:
             for lane in run.lanes.values():
@@ -128,6 +137,11 @@ class Forker:
                 self._hold(copy, lane)
                 token = lane_token(lane.instance)
                 found = _conditions(lane)
+                for index, fields in begun.get(token, {}).items():
+                    if index not in found and lane.end(call_of(index)) is None:
+                        found[index] = str(Condition(Kind.LOST, 1))
+                        counts[_LOST] += element_of(index) is None
+                        self._append(copy, lane, fields)
                 if lane.instance is not None:
                     found |= dict.fromkeys(settled, SETTLED)
                 open_calls[token] = sum(":" in condition for condition in found.values())
@@ -138,6 +152,7 @@ class Forker:
                 counts.update(end.status.value for end in lane.ended.values())
                 counts["total"] += len(lane.known)
                 counts[_EACH] += list(found.values()).count(_EACH)
+                counts[Kind.UNKNOWN] += sum(call.is_unknown for call in lane.calls.values())
                 yield from ((CallId(copy.run, lane.instance, call).member, how) for call, how in found.items())
             if run.loop is not None:  # a request that was not answered is made anew (SPEC R13.5)
                 yield from ((CallId(copy.run, LOOP, request).member, "done") for request in run.loop.answered)
@@ -154,19 +169,37 @@ class Forker:
         What was decided was about the other run's execution: the call is held with the same snapshot, and what was run
         for each element begins anew.
         """
-        place = {Field.LANE: lane_token(lane.instance).encode()}
         held = _held(lane)
-
-        def append(fields: Fields) -> None:
-            written = {**place, Field.BEFORE: lane.last.encode(), **fields}
-            lane.apply(read_entry(copy.add(written).encode(), written))
-
         if again := [index for index in held if lane.call(index).elements is not None]:
-            append({Field.UNDONE: pack(again)})
+            self._append(copy, lane, {Field.UNDONE: pack(again)})
         for index, call in held.items():
             if call.is_decided:
                 assert call.held is not None
-                append({Field.CALL: str(index).encode(), Field.HELD: self._store.entry(call.held)[Field.HELD]})
+                held_again = {Field.CALL: str(index).encode(), Field.HELD: self._store.entry(call.held)[Field.HELD]}
+                self._append(copy, lane, held_again)
+
+    @staticmethod
+    def _append(copy: RunCopy, lane: LaneState, fields: Fields) -> None:
+        """Append an entry to a lane of the fork."""
+        place = {Field.LANE: lane_token(lane.instance).encode(), Field.BEFORE: lane.last.encode()}
+        written = {**place, **fields}
+        lane.apply(read_entry(copy.add(written).encode(), written))
+
+    def _begun(self) -> dict[str, dict[int, Fields]]:
+        """What the run's whole log says of the beginnings of calls that are carried out at most once, by lane and call;
+        the last attempt counts.
+        """
+        found = defaultdict[str, dict[int, Fields]](dict)
+        for _, fields in self._store.raw():
+            if Field.BEGUN in fields:
+                kept = {name: fields[name] for name in (Field.CALL, Field.BEGUN, Field.ATTEMPT)}
+                found[fields[Field.LANE].decode()][int(fields[Field.CALL])] = kept
+        return found
+
+
+def _has_once(run: RunState) -> bool:
+    """Whether calls of a run may be carried out at most once."""
+    return any(said.once for said in run.definition.trust.values())
 
 
 def _held(lane: LaneState) -> dict[int, CallState]:
@@ -182,7 +215,8 @@ def _conditions(lane: LaneState) -> dict[int, str]:
         if call.end is not None:
             found[index] = call.end.status.value
         elif call.is_set_aside:
-            found[index] = str(Condition(Kind.HELD, holder=str(call.held)))
+            kind = Kind.UNKNOWN if call.is_unknown else Kind.HELD
+            found[index] = str(Condition(kind, holder=str(call.held)))
         elif call.elements is not None:
             found[index] = _EACH
     return found
@@ -219,7 +253,8 @@ def _budget(name: str, run: RunState) -> dict[str, Any]:
 def _state(run: RunState, counts: Counter[str], now_ms: int, *, is_paused: bool) -> dict[str, Any]:
     """The fields of a fork's state, but for whose it is and where it came from."""
     counts, fault = Counter(counts), output_fault(run.definition.output, run.shared.fold, run.definition.schema)
-    total, begun = counts.pop("total", 0), counts.pop(_EACH, 0)
+    total, begun = counts.pop("total", 0), counts.pop(_EACH, 0) + counts.pop(_LOST, 0)
+    unknown = counts.pop(Kind.UNKNOWN, 0)
     end = run.loop.ended if run.loop is not None else None
     remaining = total - counts.total() + (run.loop is not None and end is None)
     status = "paused" if is_paused or run.waits_for_approval else "running"
@@ -234,6 +269,7 @@ def _state(run: RunState, counts: Counter[str], now_ms: int, *, is_paused: bool)
         "total": total,
         "remaining": remaining,
         **({"running": begun} if begun else {}),
+        **({"unknown": unknown} if unknown else {}),
         "submitted": now_ms,
         **({} if remaining else {"finished": now_ms}),
         **({"missed": ", ".join(run.missed)} if run.missed else {}),

@@ -7,18 +7,20 @@ call's lane, so should the client die after it, the workers' sweep publishes tha
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...broker_config import Settings
 from ...protocol import Problem, Rejected
-from ...protocol.calls.call import Call, parameter_problems
+from ...protocol.calls.call import Call, call_of, element_index, parameter_problems
 from ...protocol.calls.tools import Tool
 from ...protocol.engine.events import (
+    SETTLING,
+    CallHeld,
     Ruling,
     Snapshot,
-    Status,
     Verdict,
     scope_problems,
 )
@@ -44,6 +46,10 @@ if TYPE_CHECKING:
     from ..broker.consumer import Publisher
     from .amendment import Amender
     from .control import Control, LoopControl
+
+
+_INDEX: Final = re.compile(r"([0-9]{1,7})(?:\[([0-9]{1,10})\])?", re.ASCII)
+"""A call's index, and the number of an element of it."""
 
 
 class People:
@@ -78,11 +84,11 @@ class People:
         it is a question; `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
         """
         id_ = self._find(call)
-        if (found := self._seen(id_, shown)) is not None and found.shown.is_question:
+        if (found := self._seen(id_, shown, begun=False)) is not None and found.shown.is_question:
             raise Rejected([Problem("", f"call {id_.name} is a question: answer it (`acts answer`), or reject it")])
         if parameters is None and scopes is None:
             return self._decide(id_, Ruling(Verdict.APPROVED), by, found)
-        known, tool, snapshot = self._call(id_)
+        known, tool, snapshot, _ = self._call(id_)
         given = dict(parameters) if parameters is not None else None
         problems = list(self._misfits(given, known, tool, snapshot)) if given is not None else []
         if problems := [*problems, *(scope_problems(scopes, known, snapshot) if scopes is not None else ())]:
@@ -103,7 +109,7 @@ class People:
         id_ = self._find(call)
         if problems := list(self._unfit(value)):
             raise Rejected(problems)
-        if (found := self._seen(id_, shown)) is not None:
+        if (found := self._seen(id_, shown, begun=False)) is not None:
             if not found.shown.is_question:
                 text = f"call {id_.name} is no question: approve it, or reject it"
                 raise Rejected([Problem("", text)])
@@ -112,7 +118,7 @@ class People:
                 raise Rejected(
                     [Problem("", f"the answer is none of the options: {json.dumps(options)[: limits.SHOWN]}")]
                 )
-            _, tool, _ = self._call(id_)
+            _, tool, _, _ = self._call(id_)
             schema = tool.compiled_output if tool is not None else None
             if schema is not None and (problems := list(schema.problems(value))):
                 raise Rejected(problems)
@@ -128,7 +134,45 @@ class People:
         if problems := list(self._unfit(reason)):
             raise Rejected(problems)
         id_ = self._find(call)
-        return self._decide(id_, Ruling(Verdict.REJECTED, reason=reason), by, self._seen(id_, shown))
+        return self._decide(id_, Ruling(Verdict.REJECTED, reason=reason), by, self._seen(id_, shown, begun=False))
+
+    def settle(
+        self,
+        call: str | int,
+        outcome: str,
+        *,
+        value: Any = None,
+        reason: str = "",
+        by: str | None = None,
+        shown: str | None = None,
+    ) -> str:
+        """Say of a call whose end is not known (SPEC R4.11) that it is `done`, with a value, or has `failed`, for a
+        reason; or have it begin `again`. Returns the id of the decision in the log.
+
+        Raises what `approve` raises; `Rejected` where the call's tool refuses the value, or a reason is missing.
+        """
+        id_ = self._find(call)
+        problems = list(self._unfit([value, reason]))
+        if outcome not in SETTLING:
+            problems.append(Problem("/outcome", f"must be one of {', '.join(sorted(SETTLING))}"))
+        elif (outcome == Verdict.FAILED) is not bool(reason.strip()):
+            text = "a failure needs a reason" if outcome == Verdict.FAILED else "a reason is for outcome failed alone"
+            problems.append(Problem("/reason", text))
+        if value is not None and outcome != Verdict.DONE:
+            problems.append(Problem("/value", "a value is for outcome done alone"))
+        if problems:
+            raise Rejected(problems)
+        found = self._seen(id_, shown, begun=True)
+        if found is not None and outcome == Verdict.DONE and (misfits := list(self._results_misfits(id_, value))):
+            raise Rejected(misfits)
+        return self._decide(id_, Ruling(Verdict(outcome), answer=value, reason=reason), by, found)
+
+    def _results_misfits(self, id_: CallId, value: Any) -> Iterator[Problem]:
+        """List what the promises of a call's tool, or of its code, say against a value as its result."""
+        _, tool, _, returns = self._call(id_)
+        schema = tool.compiled_output if tool is not None else None
+        schema = schema or (returns.compiled_output if returns is not None else None)
+        return iter(schema.problems(value, "value") if schema is not None else ())
 
     def replace(
         self,
@@ -149,10 +193,10 @@ class People:
         ruling = Ruling(Verdict.REPLACED, amendment=value)
 
         def refuse() -> None:
-            if self._seen(id_, shown) is None:
+            if self._seen(id_, shown, begun=False) is None:
                 raise NotHeld(_not_held(id_))
 
-        if self._seen(id_, shown) is None:
+        if self._seen(id_, shown, begun=False) is None:
             decision, fields = self._same(id_, ruling), self._store.fields("amending:by")
             if fields == [None]:
                 return decision
@@ -184,10 +228,11 @@ class People:
         """Read a call that waits for a person; None where it does not."""
         return next(read_held(self._store.redis, self._store.keys, only=id_.member), None)
 
-    def _seen(self, id_: CallId, shown: str | None) -> HeldCall | None:
+    def _seen(self, id_: CallId, shown: str | None, *, begun: bool) -> HeldCall | None:
         """The call, where it waits for a person and is what was shown; None where it does not wait.
 
-        Raises `HeldAnew` where something else waits under the id, `Rejected` where nothing says what was shown.
+        Raises `HeldAnew` where something else waits under the id; `Rejected` where nothing says what was shown, or the
+        decision is for a call that has `begun`, and its end is not known, or for one that has not.
         """
         if (found := self._held(id_)) is not None:
             if shown is None:
@@ -202,6 +247,14 @@ class People:
                 )
             if found.digest != shown:
                 raise _anew(id_)
+            if begun is not (found.shown.evidence is not None):
+                text = (
+                    "has not begun: approve it, answer it, or reject it"
+                    if begun
+                    else "has begun, and its end is not known: say whether it is done, has failed or begins again "
+                    "(`acts settle`)"
+                )
+                raise Rejected([Problem("", f"call {id_.name} of run {id_.run} {text}")])
         return found
 
     def _unfit(self, value: Any) -> Iterator[Problem]:
@@ -250,25 +303,28 @@ class People:
         )
 
     def _find(self, call: str | int, *, is_waiting: bool = False) -> CallId:
-        """Find the call of an id or index: a held one, else one that was decided on. With `is_waiting`, find one that
-        waits for a moment. Raises `NotHeld`.
+        """Find the call, or element, of an id or index: a held one, else one that was decided on. With `is_waiting`,
+        find one that waits for a moment. Raises `NotHeld`.
         """
-        index, _, instance = str(call).partition(":")
-        if not (index.isascii() and index.isdecimal()) or len(index) > 18:
+        name, _, instance = str(call).partition(":")
+        said = _INDEX.fullmatch(name)
+        if said is None:
             raise NotHeld(
                 f"{call!r} is neither a call's id nor its index: see `acts {'status' if is_waiting else 'held'}`"
             )
+        number = int(said[1])
+        index = element_index(number, int(said[2])) if said[2] is not None else number
         if instance:
-            return CallId(self._store.run, instance, int(index))
+            return CallId(self._store.run, instance, index)
         for found in self._groups(is_waiting=is_waiting):
-            ids = dict.fromkeys(id_ for id_ in found if id_.index == int(index))
+            ids = dict.fromkeys(id_ for id_ in found if id_.index == index)
             if len(ids) == 1:
                 return next(iter(ids))
             if ids:
                 names = [id_.name for id_ in ids]
                 some = some_of(names, limits.PEOPLE_NAMED)
-                raise NotHeld(f"several calls have the index {index}: say which, {some}")
-        return CallId(self._store.run, None, int(index))
+                raise NotHeld(f"several calls have the index {name}: say which, {some}")
+        return CallId(self._store.run, None, index)
 
     def _groups(self, *, is_waiting: bool) -> Iterator[Iterable[CallId]]:
         """Read the calls that an index may mean, those that it rather means first."""
@@ -283,18 +339,19 @@ class People:
             if entry.ruling is not None and entry.call is not None:
                 yield CallId(self._store.run, entry.instance, entry.call)
 
-    def _call(self, id_: CallId) -> tuple[Call, Tool | None, Snapshot]:
-        """A held call, its tool, and what it is held with. Raises `NotHeld`."""
+    def _call(self, id_: CallId) -> tuple[Call, Tool | None, Snapshot, Tool | None]:
+        """A held call, its tool, what it is held with, and what its code promises. Raises `NotHeld`."""
         run = RunState(self._store.definition())
         run.feed(self._store.lane(None))
         entries = self._store.lane(id_.instance)
         if id_.instance is not None:
             run.feed(entries)
-        held = [entry.given for entry in entries if entry.call == id_.index and entry.status is Status.HELD]
-        call = run.lane(id_.instance).known.get(id_.index)
+        held = [entry.given for entry in entries if entry.call == id_.index and entry.kind == CallHeld.kind]
+        call = run.lane(id_.instance).known.get(call_of(id_.index))
         if call is None or not held or held[-1] is None:
             raise NotHeld(_not_held(id_))
-        return call, run.definition.tools.get(call.tool), held[-1]
+        definition = run.definition
+        return call, definition.tools.get(call.tool), held[-1], definition.returns.get(call.runner.name)
 
     def _misfits(
         self, parameters: Mapping[str, Any], call: Call, tool: Tool | None, shown: Snapshot

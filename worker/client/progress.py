@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeVar, cast
 
 from ...broker_config import Settings, is_cluster
-from ...protocol.calls.call import element_of
+from ...protocol.calls.call import call_of, element_of
 from ...protocol.engine.loop import Answered, LoopEnded, OutputGrew, RequestRecorded, TickClosed
 from .. import limits
 from ..backoff import Backoff
@@ -150,14 +150,14 @@ class Deadline:
             yield min(wait_seconds, left)
 
 
-EventKind = Literal["run", "call", "held", "decided", "each", "element", "child", "tick", "text"]
+EventKind = Literal["run", "call", "begun", "held", "decided", "each", "element", "child", "tick", "text"]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something happened: a call ended (`kind` "call"), waits for a person ("held"), was decided on ("decided"; the
-    status says how), begins to run for so many `elements` ("each"), one of them ended ("element"), is to be
-    answered by a `child` run ("child"), or the run's status changed ("run").
+    """Something happened: a call ended (`kind` "call"), has "begun" (where it is carried out at most once), waits for a
+    person ("held"), was decided on ("decided"; the status says how), begins to run for so many `elements` ("each"), one
+    of them ended ("element"), is to be answered by a `child` run ("child"), or the run's status changed ("run").
 
     Of a loop also: a tick was "asked", "answered", or has "ended" (`kind` "tick"), and an output that is a text has
     come so far ("text"). Each event has an `id` of its own; they come in the order of their ids.
@@ -220,14 +220,15 @@ def _event_of(entry: Entry) -> Event | None:
         return None
     element, ruling = entry.element_end, entry.ruling if entry.end is None else None
     status = element.status if element is not None else ruling.verdict if ruling is not None else entry.status
+    call = element.element if element is not None else entry.call
     return Event(
         entry.id,
         cast(EventKind, entry.kind),
         str(status),
         entry.instance,
-        entry.call,
+        call_of(call) if call is not None else None,
         elements=entry.elements or None,
-        element=element_of(element.element) if element is not None else None,
+        element=element_of(call) if call is not None else None,
         child=entry.child,
     )
 

@@ -47,7 +47,7 @@ from .tables import Table, place_of, table_of, value_at
 
 # What a notebook shows of a run's result: counts, failures first, values cut. Everything in it is escaped.
 
-_URGENT: Final = ("failed", "held", "running", "waiting", "skipped")
+_URGENT: Final = ("failed", "unknown", "held", "running", "waiting", "skipped")
 
 
 def counted(statuses: Iterable[str]) -> str:
@@ -105,7 +105,7 @@ def _shown(value: Any) -> str:
 
 # A status for each instance, computed from its calls (SPEC R11.8).
 
-_UNDER_WAY: Final = frozenset({"waiting", "running", "held"})
+_UNDER_WAY: Final = frozenset({"waiting", "running", "held", "unknown"})
 """The statuses of calls that have not ended."""
 
 
@@ -145,7 +145,8 @@ def instance_status(calls: Set[str], run: str) -> str:
         return "failed" if "stopped" in calls or ("failed" in calls and run != "completed") else "completed"
     if run == "paused":
         return "paused"
-    return "held" if "held" in calls and "running" not in calls else "running"
+    waits = not calls.isdisjoint({"held", "unknown"})
+    return "held" if waits and "running" not in calls else "running"
 
 
 # The child runs below a run: which there are, and what in them waits for a person (SPEC R9.3, R14.1).
@@ -241,20 +242,23 @@ def status_of(store: RunStore) -> dict[str, Any]:
 
 
 def counts_of(state: Mapping[str, str], *, held: int = 0, asking: int = 0) -> dict[str, int]:
-    """Count the calls of a run by status, from its state. `held` calls count as waiting where no number is passed;
-    `asking` counts requests to models, which are at work and no calls.
+    """Count the calls of a run by status, from its state. `held` counts what waits for a person, also elements of calls
+    and calls whose end is not known; held calls count as waiting where no number is passed. `asking` counts
+    requests to models, which are at work and no calls.
     """
     counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
     left = int(state["total"]) - counts.total()
+    unknown = int(state.get("unknown", 0))
     if is_cut_short(state):
-        begun = int(state.get("running", 0)) + int(state.get("between", 0)) - (_stage(state) in _ASKING)
+        begun = int(state.get("running", 0)) + int(state.get("between", 0)) - (_stage(state) in _ASKING) + unknown
         begun = min(left, max(0, begun))
         counts["failed"] += begun
         counts["skipped"] += left - begun
     else:
-        counts["held"] = held
+        counts["unknown"] = unknown
+        counts["held"] = max(0, held - unknown - int(state.get("unknown:each", 0)))
         counts["running"] = int(state.get("running", 0)) - asking
-        counts["waiting"] = max(0, left - counts["running"] - held)
+        counts["waiting"] = max(0, left - counts["running"] - counts["held"] - unknown)
     return {status: number for status, number in counts.items() if number}
 
 

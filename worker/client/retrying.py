@@ -72,7 +72,7 @@ class RetryLane:
     @property
     def held(self) -> set[int]:
         """The calls that wait for a person or a moment, and have read their parameters."""
-        return {index for index, call in self.state.calls.items() if call.is_set_aside}
+        return {index for index, call in self.state.calls.items() if call.is_set_aside and not call.is_unknown}
 
     @property
     def have_read(self) -> set[int]:

@@ -475,6 +475,26 @@ class Run(ReadableRun[OutputT]):
 
         return self._decide(call, shown, decide)
 
+    def settle(
+        self,
+        call: Mapping[str, Any] | str | int,
+        outcome: str,
+        *,
+        value: Any = None,
+        reason: str = "",
+        by: str | None = None,
+        shown: str | None = None,
+    ) -> str:
+        """Say how a call has ended whose end is not known (SPEC R4.11): `done`, with a value as its result, or
+        `failed`, for a reason; or have it begin `again`. Otherwise like `approve`.
+        """
+
+        def decide(run: Run, call: str | int, shown: str | None) -> str:
+            own = self._plain(value)
+            return run._people.settle(call, outcome, value=own, reason=reason, by=by, shown=shown)
+
+        return self._decide(call, shown, decide)
+
     def move(self, call: str | int, until: str | float, *, by: str | None = None) -> str:
         """Have a call of `wait` end at another moment: an ISO 8601 text, or so many seconds from now; at once where
         that is past. Returns the id of the entry of the log. Raises `NotHeld` where it waits for none, `Rejected` where

@@ -334,6 +334,19 @@ class AnswerTool(_DecisionTool):
     value: Any = Field(description="The answer; one of the question's options, where it has some.")
 
 
+class SettleTool(_DecisionTool):
+    """Say how a held call has ended that was begun and whose end is not known (`held` has `unknown` of it): done, with
+    a value, or failed, for a reason; or have it begin again. The same decision twice is one.
+    """
+
+    action = "settle"
+    call: str = Field(max_length=1_000, description=_CALL)
+    shown: str = Field(max_length=100, description=_SHOWN)
+    outcome: Literal["done", "again", "failed"] = Field(description="What has become of it, or `again`.")
+    value: Any = Field(None, description="With `done`: its result.")
+    reason: str = Field("", max_length=10_000, description="With `failed`: why.")
+
+
 class CancelTool(_ActionTool):
     """End a run now: what comes later does not count."""
 
@@ -353,6 +366,7 @@ DOING: Final[Mapping[str, type[ServerTool]]] = {
     "approve": ApproveTool,
     "reject": RejectTool,
     "answer": AnswerTool,
+    "settle": SettleTool,
     "cancel": CancelTool,
 }
 """The tools that change something, each by a right of its own."""

@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -25,10 +25,11 @@ from redis.exceptions import RedisError, ResponseError
 from ...broker_config import Settings
 from ...broker_config.tokens import signing_key
 from ...protocol.engine.events import Failure
+from ...protocol.engine.execution import UNKNOWN
 from .. import limits
-from ..broker.attempts import Attempt, CallId, lost
+from ..broker.attempts import NOT_KNOWN, Attempt, CallId, lost
 from ..broker.consumer import Publisher
-from ..broker.messages import Completion, TaskMessage, lane_task, rest_of, unpack_task, with_attempt
+from ..broker.messages import Completion, TaskMessage, is_once, lane_task, rest_of, unpack_task, with_attempt
 from ..errors import QueueRefused, RunNotFound, WorkerError
 from ..process import count_refusal
 from ..store.connections import PASSING, read_tokens
@@ -231,7 +232,7 @@ class Outbox:
 
     def _send(self, run: str, calls: Sequence[Sequence[Any]]) -> None:
         tokens = read_tokens(self._redis, self._settings.key_prefix)
-        known = {member: how for member, *how in calls}
+        known = {member: how for member, *how in calls if not self._is_asked_about(run, member, *how)}
 
         def task_of(member: bytes) -> TaskMessage:
             number, failures, is_repeated, task = known[member]
@@ -239,6 +240,19 @@ class Outbox:
             return with_attempt(unpack_task(task), number, failures, is_repeated=is_repeated, token=token)
 
         self._publisher.publish(list(self._table.readable(run, known, task_of)))
+
+    def _is_asked_about(
+        self, run: str, member: bytes, number: int, failures: int, is_repeated: bool, task: bytes
+    ) -> bool:
+        """Make a dead letter of a call that is carried out at most once and may have begun: a person says whether it
+        is sent again (SPEC R4.11). Says whether it is one.
+        """
+        with suppress(*UNREADABLE):
+            if is_repeated and is_once(unpack_task(task)):
+                self._letters.add(_letter(run, member, task, (UNKNOWN, NOT_KNOWN), number - 1))
+                self._table.remove(run, member, number - 1)
+                return True
+        return False
 
     def judged(self, run: str, completion: Completion) -> Completion:
         """The completion of a call that was given back, with its next attempt, or as failed where no code has admitted

@@ -27,7 +27,7 @@ from ...protocol.calls.built_in import BUILT_IN
 from ...protocol.calls.call import ASK_HUMAN
 from ...protocol.calls.declarations import Contract, digest_of
 from ...protocol.calls.meta_properties import WITHHELD
-from ...protocol.calls.tools import GRANTED
+from ...protocol.calls.tools import GRANTED, ONCE
 from ...protocol.calls.trust import trust_problems
 from ...protocol.errors import Problem, Speller
 from ...protocol.limits import has_control_characters
@@ -147,6 +147,12 @@ class Policy:
     retry_on: tuple[type[BaseException], ...] | None = None
     """The only errors after which there is another attempt."""
     no_retry_on: tuple[type[BaseException], ...] = ()
+    once: bool = False
+    """Whether a call runs at most once (SPEC R4.11)."""
+
+    def of(self, *, once: bool) -> Policy:
+        """The policy of a call, of which more may be known."""
+        return self if once is self.once else replace(self, once=once)
 
     def __post_init__(self) -> None:
         for name, kinds, noun in _NUMBERS:
@@ -230,6 +236,8 @@ class Activity(Registered):
     takes_call: bool
     queue: str | None = None
     policy: Policy = field(default_factory=Policy)
+    settled: Callable[[str, dict[str, Any]], Any] | None = None
+    """What says how a call has ended that was begun and whose end is not known (SPEC R4.11)."""
 
     def __post_init__(self) -> None:
         """Raises `ActivitiesError` for a key that is no parameter."""
@@ -275,6 +283,26 @@ class Activity(Registered):
         text = f"version {self.version} of {self.name!r}, {own}, which does not admit the call, checked under {before}"
         return f"{text}: {'; '.join(map(str, problems))}"
 
+    @property
+    def is_settled_async(self) -> bool:
+        """Whether `settled` is a coroutine function."""
+        return inspect.iscoroutinefunction(self.settled)
+
+    def bind_settled(self, key: str, call: Mapping[str, Any], parameters: Mapping[str, Any]) -> Callable[[], Any]:
+        """The function that says how a call with this idempotency key has ended: `["done", VALUE]`, `["not done"]` or
+        `["unknown"]`.
+        """
+        assert self.settled is not None
+        seen = {name: value for name, value in call.items() if name not in WITHHELD}
+        ask = partial(self.settled, key, {**seen, **parameters})
+        if not self.is_settled_async:
+            return lambda: _as_told(ask())
+
+        async def asked() -> list[Any]:
+            return _as_told(await ask())
+
+        return asked
+
     def bind(
         self, call: Mapping[str, Any], parameters: Mapping[str, Any], context: Mapping[str, Any]
     ) -> Callable[[], Any]:
@@ -302,6 +330,21 @@ class Activity(Registered):
             return partial(self.function, *positional, **named)
 
         return validate_call(config=_CONFIG)(ready)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What the function `settled` of an activity returns of a call that has happened: its result (SPEC R4.11)."""
+
+    value: Any = None
+
+
+def _as_told(answer: Any) -> list[Any]:
+    if isinstance(answer, Done):
+        return ["done", answer.value]
+    if answer is None or answer is False:
+        return ["unknown"] if answer is None else ["not done"]
+    raise TypeError(f"settled returned {type(answer).__name__}: Done(VALUE), False or None says what it knows")
 
 
 @dataclass(frozen=True)
@@ -399,19 +442,22 @@ class RetryOptions(TypedDict, total=False):
 
 
 class ActivityOptions(RetryOptions, total=False):
-    """Further options of `@activity`: for trust, and for how often calls begin."""
+    """Further options of `@activity`: for trust, and for how often calls begin, one of them and all."""
 
     effects: bool
     untrusted: str | Sequence[str]
     rate: str
     key: str
+    once: bool
+    settled: Callable[[str, dict[str, Any]], Any] | None
 
 
 def _policy(
     retries: int, timeout_seconds: float | None, max_concurrency: int | None, options: Mapping[str, Any]
 ) -> Policy:
     """Raises `ActivitiesError`."""
-    own = {name: options[name] for name in ("backoff_seconds", "backoff_max_seconds", "rate", "key") if name in options}
+    names = ("backoff_seconds", "backoff_max_seconds", "rate", "key", "once")
+    own = {name: options[name] for name in names if name in options}
     for name in ("retry_on", "no_retry_on"):
         if name in options:
             given = options[name]
@@ -461,17 +507,24 @@ def activity(
     `retry_on` names the only exceptions after which there is another attempt, `no_retry_on` those after which there is
     none. With `effects` a call changes something outside: it starts by itself only if nothing that others wrote decides
     on it, but for parameters that are `Annotated[str, Content]`, and `acts retry --downstream` does it again only with
-    `--effects`. Its results are `untrusted` where others write to such sources: a name, or several (SPEC R16). Results
-    name the `version` of the code that ran a call: this text, else a digest of its module's source.
+    `--effects`. Its results are `untrusted` where others write to such sources: a name, or several (SPEC R16). With
+    `once` a call runs at most once (SPEC R4.11): one that was begun, and whose end is not known, waits for a person
+    (`acts settle`). `settled(key, call)` is asked before: it returns `Done(VALUE)` if what the call does under this
+    idempotency key has happened, False if it has not, and None if that cannot be said; in the first two cases nobody is
+    asked. Results name the `version` of the code that ran a call: this text, else a digest of its module's source.
     """
     _require_known("activity", options, ("queue", *_USUAL), ActivityOptions)
     policy = _policy(retries, timeout_seconds, max_concurrency, options)
     effects, untrusted = options.get("effects", False), options.get("untrusted", ())
+    once, settled = options.get("once", False), options.get("settled")
+    if settled is not None and not (once and callable(settled)):
+        raise ActivitiesError("settled is a function of (key, call), and says what became of a call with once=True")
 
     def register(function: Any) -> Any:
         made = make_activity(function, name if isinstance(name, str) else None, queue, policy)
         trust = declared_trust(function, effects=effects, untrusted=untrusted)
-        registry.add_activity(replace(made, schema={**made.schema, **trust}, given_version=version))
+        schema = {**made.schema, **trust, **({ONCE: True} if once else {})}
+        registry.add_activity(replace(made, schema=schema, given_version=version, settled=settled))
         return function
 
     return register(name) if callable(name) else register

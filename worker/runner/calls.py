@@ -29,6 +29,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ...protocol import Limits, Message, Output
 from ...protocol.engine.events import Failure, Success
+from ...protocol.engine.execution import UNKNOWN
 from ...protocol.errors import pointer
 from ...protocol.limits import exceeded, plain_scalar, scalar_problem, too_many_containers
 from ..backoff import Backoff
@@ -424,7 +425,9 @@ async def invoke(
     limits: Limits,
     threads: Threads,
 ) -> Result:
-    """Call a function, once. Never raises, but for its own cancellation."""
+    """Call a function, once. Never raises, but for its own cancellation. Where the policy says that a call is carried
+    out at most once, a failure says whether anybody knows what the function has done (SPEC R4.11).
+    """
     enter(attempt, name)
     enter_place(attempt)
     began, outcome = time.monotonic(), "cancelled"
@@ -432,10 +435,10 @@ async def invoke(
     try:
         try:
             if is_async:
-                value = await _awaited(function, policy.timeout_seconds, threads, limits)
+                value = await _awaited(function, policy.timeout_seconds, threads, limits, is_once=policy.once)
             else:
                 value = await threads.run(
-                    lambda: to_json_value(function(), limits),
+                    lambda: _read(function(), limits, is_once=policy.once),
                     timeout_seconds=policy.timeout_seconds,
                     owner=attempt.id.run,
                 )
@@ -443,33 +446,66 @@ async def invoke(
         except BaseException as raised:  # whatever it raises, SystemExit too, becomes the call's error
             if _is_cancelled():
                 raise
-            result = _failed(
-                raised.__cause__ if isinstance(raised.__cause__, _PACKED) else raised, attempt, name, policy
-            )
+            error = raised.__cause__ if isinstance(raised.__cause__, _PACKED) else raised
+            result = _failed(error, attempt, name, policy)
         outcome = _OUTCOMES[type(result)]
         return result
     finally:
         metrics().attempt_ended(name, outcome, time.monotonic() - began)
 
 
-async def _awaited(function: Callable[[], Any], timeout_seconds: float | None, threads: Threads, limits: Limits) -> Any:
+class _Unkept(Exception):
+    """The function of a call that is carried out at most once has returned, and its result cannot be kept."""
+
+
+def _read(value: Any, limits: Limits, *, is_once: bool, is_plain: bool = False) -> Any:
+    """Make a JSON value of what a function has returned. Raises what `to_json_value` does, or `_Unkept` instead."""
+    try:
+        return to_json_value(value, limits, is_plain=is_plain)
+    except NotPlain:
+        raise
+    except Exception as error:
+        if not is_once:
+            raise
+        raise _Unkept(_text(error)) from error
+
+
+def _unknown(error: BaseException, policy: Policy) -> Failure | None:
+    """The end of an attempt at a call that is carried out at most once, where it does not say what the function has
+    done (SPEC R4.11): an exception that the function raised does.
+    """
+    if isinstance(error, _Unkept):
+        said = f"it has returned, and its result cannot be kept: {error}"
+    elif isinstance(error, TimeoutError) and policy.timeout_seconds is not None:
+        said = f"it took longer than {policy.timeout_seconds:g} seconds: its end is not known"
+    else:
+        return None
+    return Failure(UNKNOWN, said, is_unknown=True)
+
+
+async def _awaited(
+    function: Callable[[], Any], timeout_seconds: float | None, threads: Threads, limits: Limits, *, is_once: bool
+) -> Any:
     """The result of a coroutine function. If reading it calls code of its own, that does not stop the loop either."""
     if timeout_seconds is not None:
         async with asyncio.timeout(timeout_seconds):
-            return await _awaited(function, None, threads, limits)
+            return await _awaited(function, None, threads, limits, is_once=is_once)
     await close_old_async_connections()
     try:
         value = await function()
     finally:
         close_old_async_connections_later()
     try:
-        return to_json_value(value, limits, is_plain=True)
+        return _read(value, limits, is_once=is_once, is_plain=True)
     except NotPlain:
-        return await threads.run_at_once(lambda: to_json_value(value, limits))
+        return await threads.run_at_once(lambda: _read(value, limits, is_once=is_once))
 
 
 def _failed(error: BaseException, attempt: Attempt, name: str, policy: Policy) -> Failure | Retry:
     """What becomes of an attempt that has raised."""
+    if policy.once and (unknown := _unknown(error, policy)) is not None:
+        logger.error("%s: %s, call %s", name, unknown.message, attempt.id.idempotency_key)
+        return unknown
     found = _found(error, policy)
     failure = found or Failure(type(error).__name__[:LONGEST_TYPE], _text(error))
     failures = attempt.failures + 1

@@ -13,7 +13,7 @@ from ...protocol.calls.tools import Executor
 from ...protocol.engine.costs import Cost
 from ...protocol.engine.events import Decision, Failure, FanOut, Hold, Outcome, Start, Status, Success
 from ...protocol.schemas.validation import OffloadedChecks
-from ..broker.attempts import Attempt, CallId, Result, Retry
+from ..broker.attempts import Attempt, CallId, Retry
 from ..broker.messages import lane_task, pack, rest_of
 from ..limits import BYTES_A_STEP, OUTCOMES_A_STEP
 from ..store.commits import Delegated, Rest
@@ -22,8 +22,9 @@ from ..store.held_calls import pack_hold
 from ..store.lane import LaneView
 from ..store.scripts import ExecutedBy, date_now
 from ..store.slots import KEYED, RATE, Limit, Rate, Wanted
+from .once import Untold
 from .remote import Started
-from .starting import Starter
+from .starting import Found, Starter
 from .step import Mailbox, Publish, Step, WorkerContext
 
 logger = logging.getLogger(__name__)
@@ -37,12 +38,14 @@ class Decider:
         self._starter = starter
         self._mailbox = mailbox
         self._admission = admission
-        self.results: deque[tuple[Attempt, Result | Started]] = deque()
+        self.results: deque[tuple[Attempt, Found]] = deque()
         """Results of calls that are not in the log yet, in order: each is judged by what those before it leave."""
         self._of_results = OffloadedChecks()
         """Checks of results that are heavy to make."""
         self._of_calls = OffloadedChecks()
         """Checks of calls to be started that are heavy to make."""
+        self.unknown: dict[int, int] = {}
+        """By calls whose end is not known the attempt of which it is not (SPEC R4.11)."""
         self._unpaid: list[Start] = []
         """Calls that are to be forgotten, and before that have to pay for a request to a model, or need a slot."""
         self._paid: dict[int, Cost | Failure | None] = {}
@@ -92,9 +95,12 @@ class Decider:
             attempt, result = self.results.popleft()
             index = attempt.id.index
             call = execution.call(index)
-            if call is None or execution.status(index) not in (Status.WAITING, Status.RUNNING):
+            if call is None or execution.status(index) not in (Status.WAITING, Status.RUNNING, Status.UNKNOWN):
                 continue
             if not lane.is_of_now(attempt):
+                continue
+            if isinstance(result, Untold) or (isinstance(result, Failure) and result.is_unknown):
+                self._doubt(lane, step, call, attempt, result)
                 continue
             if not isinstance(result, Started):
                 result = self._services.remote.received(call, attempt, result, lane.run.definition)
@@ -127,6 +133,24 @@ class Decider:
                     step.codes[index] = ExecutedBy(attempt.worker, attempt.version)
                 step.load += sum(len(pack(part)) for part in (*outcome.messages, outcome.value))
         self._now_ms = None
+
+    def _doubt(self, lane: LaneView, step: Step, call: Call, attempt: Attempt, result: Failure | Untold) -> None:
+        """Take in that nobody knows how an attempt at a call has ended that is carried out at most once, or what its
+        activity says of that.
+        """
+        execution, once = lane.execution, self._starter.once
+        if execution.status(call.index) is Status.UNKNOWN:
+            return  # a person is asked already
+        index = call.index
+        if isinstance(result, Failure):
+            self.unknown[index] = attempt.number
+            once.doubt(call, attempt.number, result.message, execution)
+        elif result.is_not_done:
+            once.not_done[index] = number = self.unknown.pop(index, attempt.number)
+            step.rests.append(Rest(index, number, 0.0))  # it is that of an attempt that is not lost
+            self._rest(lane, index, 0.0)
+        else:
+            execution.note_unknown(index, result.said)
 
     def _given_back(
         self, lane: LaneView, step: Step, attempt: Attempt, failure: Failure, now_ms: int
@@ -178,6 +202,8 @@ class Decider:
                     step.outcomes.append(decision)
                 else:
                     step.holds.append(decision)
+                    if isinstance(decision, Hold) and decision.evidence is not None:
+                        step.unknown[decision.call.index] = self.unknown.pop(decision.call.index, 0)
                     step.load += len(pack_hold(decision))
 
     def _forget(self, lane: LaneView, start: Start, step: Step, now: str) -> Start | Outcome:

@@ -24,7 +24,7 @@ from ...protocol.engine.events import CallHeld, FanOut, FanOutBegun, Hold, Outco
 from ...protocol.engine.execution import Execution
 from ...protocol.schemas.costs import METER, Meter
 from .. import limits
-from ..broker.attempts import Attempt, CallId, owner_token
+from ..broker.attempts import NOT_KNOWN, Attempt, CallId, owner_token
 from ..broker.messages import Delivery, TaskMessage, lane_task, pack
 from ..store.commits import Commit, Committed
 from ..store.keys import LOOP
@@ -133,7 +133,11 @@ class LaneRunner:
             self._services.turns.begin()
         step.settled = self._lane.newly_settled()
         if not step.is_empty:
-            indexes = (*(outcome.index for outcome in step.outcomes), *(rest.index for rest in step.rests))
+            indexes = (
+                *(outcome.index for outcome in step.outcomes),
+                *(rest.index for rest in step.rests),
+                *step.unknown,
+            )
             ended = [call for index in indexes if (call := self._execution.call(index)) is not None]
             async with self._place(step):
                 await self._commit(step, is_all=is_all)
@@ -199,7 +203,7 @@ class LaneRunner:
             rests=step.rests,
             delegated=step.delegated,
             settled=step.settled,
-            claims=[self._starter.claim(start.call) for start in starts],
+            claims=[self._starter.claim(start, self._execution) for start in starts],
             holds=step.held(),
             output_fault=self._lane.output_fault() if outcomes else None,
             leaves=is_all and not self._waits_after(starts),
@@ -215,7 +219,7 @@ class LaneRunner:
         woken = self._woken(committed)
         is_ours = all(committed.accepted)
         messages = await self._start(starts, committed) if is_ours else []
-        self._hold(step.holds, committed)
+        is_held = self._hold(step.holds, committed)
         self._lane.let_go()
         if is_ours:
             self._lane.note_settled(step.settled)
@@ -224,7 +228,7 @@ class LaneRunner:
         if not is_ours:
             await self._reload()
             self._reconsider(starts, committed)
-        elif not committed.is_current:
+        elif not (committed.is_current and is_held):
             await self._reload()
         else:
             self._lane.seen = committed.last_id
@@ -241,15 +245,22 @@ class LaneRunner:
         waits = self._inline or self._mailbox.resting or starts or self._lane.waits_for_global
         return bool(waits) or self._services.leaving.is_set()
 
-    def _hold(self, holds: Sequence[Hold | FanOut], committed: Committed) -> None:
-        """Note which calls are held now, or run for each element; in a run that was paused they are decided again."""
+    def _hold(self, holds: Sequence[Hold | FanOut], committed: Committed) -> bool:
+        """Note which calls are held now, or run for each element; in a run that was paused they are decided again.
+        Returns False where the log says otherwise of a call whose end was not known.
+        """
+        is_all = True
         for hold, is_held in zip(holds, committed.held, strict=True):
+            evidence = hold.evidence if isinstance(hold, Hold) else None
             if is_held and isinstance(hold, FanOut):
                 self._execution.apply(FanOutBegun(hold.call.index, hold.snapshot))
             elif is_held:
-                self._execution.apply(CallHeld(hold.call.index, hold.snapshot))
+                self._execution.apply(CallHeld(hold.call.index, hold.snapshot, evidence=evidence))
             elif committed.status == "paused":
                 self._execution.reconsider(hold.call.index)
+            else:
+                is_all = is_all and evidence is None
+        return is_all
 
     def _note_ends(self, outcomes: Sequence[Outcome], committed: Committed) -> None:
         ended = count_ended(outcomes, committed, self._execution)
@@ -273,9 +284,14 @@ class LaneRunner:
                 self._execution.reconsider(start.call.index)
                 continue
             self._execution.record(start.call.index, Status.RUNNING)
+            if number <= limits.END_UNKNOWN:
+                self._decider.unknown[start.call.index] = limits.END_UNKNOWN - number
+                self._starter.once.doubt(start.call, limits.END_UNKNOWN - number, NOT_KNOWN, self._execution)
+                continue
             if attempt is None:
                 self._mailbox.refuse(start.call.index, asks=number == limits.WAITS_ALONE)
                 continue
+            self._starter.once.begin(start.call, attempt, self._execution)
             begun = await self._starter.begin(start, attempt, self._execution, at)
             if isinstance(begun, TaskMessage):
                 messages.append(begun)

@@ -165,6 +165,7 @@ class Remote:
             awaited=not call.is_fire_and_forget,
             untrusted=_untrusted(call, execution),
             definition=call.runner.name,
+            once=execution.is_once(call),
         )
         return self._task(EXECUTE_DELEGATE, body, call)
 
@@ -224,7 +225,8 @@ class Remote:
         task = EXECUTE_BACKGROUND if call.is_fire_and_forget else EXECUTE_ACTIVITY
         name, properties = call.runner.name, dict(call.properties)
         mark, untrusted = contracts.get(name, ""), _untrusted(call, execution)
-        body = ActivityCall(attempt, name, properties, start.parameters, context, mark, untrusted)
+        once = execution.is_once(call)
+        body = ActivityCall(attempt, name, properties, start.parameters, context, mark, untrusted, once)
         return self._task(task, body, call)
 
     def _task(self, task: str, body: ActivityCall | DelegateCall, call: Call) -> TaskMessage:
@@ -312,7 +314,7 @@ class RemoteExecutor:
             message.attempt,
             name=message.activity,
             is_async=begins_at_once or activity.is_async,
-            policy=activity.policy,
+            policy=activity.policy.of(once=message.once or said.once),
             limits=self._limits,
             threads=self._threads,
         )
@@ -345,7 +347,7 @@ class RemoteExecutor:
                 message.attempt,
                 name=message.delegate,
                 is_async=delegate.is_async,
-                policy=delegate.policy,
+                policy=delegate.policy.of(once=message.once),
                 limits=self._limits,
                 threads=self._threads,
             )
@@ -573,7 +575,7 @@ def child_config(
             config[key] = min(limits)
     if (ticks := most_of(settings)["ticks"]) is not None and "ticks" in config:
         config["ticks"] = min(config["ticks"], ticks)
-    for key in ("model", "approve_seconds"):
+    for key in ("model", "approve_seconds", "unknown"):
         if key in parent:
             config.setdefault(key, parent[key])
     if approve := [*dict.fromkeys((*parent.get("approve", ()), *config.get("approve", ())))]:

@@ -33,6 +33,7 @@ from ..store.run_list import FileGone
 from ..store.run_writer import TakenOver
 from ..store.slots import Reservation, Shortfall, budget_member
 from .calls import CANCELLED_ITSELF, activity_for, invoke
+from .once import OnceCalls, Untold
 from .remote import Started
 from .rooms import agent
 from .step import Mailbox, WorkerContext
@@ -110,7 +111,9 @@ def waits(shortfall: Shortfall, failures: int, settings: Settings) -> bool:
 
 # Inline calls: those that a lane runner runs itself, concurrently.
 
-_Ended = tuple[Result | Started, int]
+Found = Result | Started | Untold
+"""What may come of what was begun in line."""
+_Ended = tuple[Found, int]
 """The result of an attempt, and how long it took in ms."""
 
 
@@ -135,14 +138,14 @@ class InlineCalls:
         """What is at work."""
         return tuple(self._tasks.values())
 
-    def begin(self, activity: Activity, function: Callable[[], Any], attempt: Attempt) -> None:
+    def begin(self, activity: Activity, function: Callable[[], Any], attempt: Attempt, *, is_once: bool) -> None:
         """Run an attempt; `function` is the activity's with its arguments."""
         working = invoke(
             function if activity.policy.rate is None else self._noted(function, attempt.id.index),
             attempt,
             name=activity.name,
             is_async=activity.is_async,
-            policy=activity.policy,
+            policy=activity.policy.of(once=is_once),
             limits=self._services.limits,
             threads=self._services.threads,
         )
@@ -167,18 +170,18 @@ class InlineCalls:
         begun, self._begun = self._begun, []
         return begun
 
-    def watch(self, working: Coroutine[Any, Any, Result | Started], attempt: Attempt) -> None:
+    def watch(self, working: Coroutine[Any, Any, Found], attempt: Attempt) -> None:
         """Take note of an attempt that a coroutine is at work on."""
         task = asyncio.ensure_future(self._services.turns.take(self._run, _timed(working), is_new=False))
         self._tasks[task] = attempt
         task.add_done_callback(self._ring)
 
-    async def wait(self) -> list[tuple[Attempt, Result | Started]]:
+    async def wait(self) -> list[tuple[Attempt, Found]]:
         """Wait for a call to end, or for something in the mailbox. What has ended, in the order of the plan."""
         if not self._done:
             await self._mailbox.wait()
         done, self._done = self._done, []
-        ended = list[tuple[Attempt, Result | Started]]()
+        ended = list[tuple[Attempt, Found]]()
         for task in done:
             result, took_ms = task.result() if not task.cancelled() else (CANCELLED_ITSELF, 0)
             ended.append((replace(self._tasks.pop(task), took_ms=took_ms), result))
@@ -194,7 +197,7 @@ class InlineCalls:
         self._mailbox.ring()
 
 
-async def _timed(working: Coroutine[Any, Any, Result | Started]) -> _Ended:
+async def _timed(working: Coroutine[Any, Any, Found]) -> _Ended:
     begun = time.monotonic()
     result = await working
     return result, int((time.monotonic() - begun) * 1000)
@@ -217,6 +220,7 @@ class Starter:
         self._instance = instance
         self._inline = inline
         self._has_turn = has_turn
+        self.once = OnceCalls(services, view.run, instance, inline.watch)
         self._budget = CallBudget(
             services.log, services.settings, view.definition, KnownModels(services.settings, services.checker.registry)
         )
@@ -235,12 +239,21 @@ class Starter:
         except TooLarge as error:
             return Failure("TooLarge", str(error))
 
-    def claim(self, call: Call) -> Claim:
+    def claim(self, start: Start, execution: Execution) -> Claim:
         """What is claimed of a call before it is begun: it begins again where nothing is heard of it for so long."""
-        settings, remote = self._services.settings, self._services.remote
+        settings, remote, call = self._services.settings, self._services.remote, start.call
         if remote.leaves(call) and not self._is_for_child(call):
-            return Claim(call.index, settings.sweep_interval_seconds, remote.queue(call))
-        return Claim(call.index, settings.lease_seconds, alone=self._has_turn(call.index))
+            claim = Claim(call.index, settings.sweep_interval_seconds, remote.queue(call))
+        else:
+            claim = Claim(call.index, settings.lease_seconds, alone=self._has_turn(call.index))
+        if not self.is_once(call, execution):
+            return claim
+        begins, not_done = self.once.beginning(start, execution), self.once.not_done.get(call.index)
+        return replace(claim, begins=begins, not_done=not_done)
+
+    def is_once(self, call: Call, execution: Execution) -> bool:
+        """Whether a call is carried out at most once (SPEC R4.11). A run that answers one is begun once in any case."""
+        return execution.is_once(call) and not self._is_for_child(call)
 
     async def begin(
         self, start: Start, attempt: Attempt, execution: Execution, at: str | None
@@ -250,9 +263,9 @@ class Starter:
 
         Raises `RedisError`.
         """
-        if attempt.losses >= self._services.settings.limit_attempts:
-            return lost(attempt.losses)
         call = start.call
+        if attempt.losses >= self._services.settings.limit_attempts and not self.is_once(call, execution):
+            return lost(attempt.losses)
         if self._is_for_child(call):
             self._inline.watch(self._begin_child(start, attempt, execution), attempt)
             return None
@@ -324,7 +337,7 @@ class Starter:
             function = activity.bind(start.call.properties, start.parameters, execution.scoped(start.call))
         except Conflict as conflict:
             return Failure("Conflict", str(conflict))
-        self._inline.begin(activity, function, attempt)
+        self._inline.begin(activity, function, attempt, is_once=self.is_once(start.call, execution))
         return None
 
     async def _begin_child(self, start: Start, attempt: Attempt, execution: Execution) -> Result | Started:

@@ -63,6 +63,8 @@ class Step:
     """How long the calls took that were run, by index."""
     codes: dict[int, ExecutedBy] = field(default_factory=dict)
     """Who has run them, with which version of the code."""
+    unknown: dict[int, int] = field(default_factory=dict)
+    """By calls whose end is not known the attempt of which it is not (SPEC R4.11)."""
     seen: dict[int, Seen] = field(default_factory=dict)
     """What delegates, and models, were shown of the log."""
     load: int = 0
@@ -108,7 +110,7 @@ class Step:
         return [
             Held(hold.call.index, pack_hold(hold), hold.elements)
             if isinstance(hold, FanOut)
-            else Held(hold.call.index, pack_hold(hold), until_ms=hold.until_ms)
+            else Held(hold.call.index, pack_hold(hold), until_ms=hold.until_ms, begun=self.unknown.get(hold.call.index))
             for hold in self.holds
         ]
 

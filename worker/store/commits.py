@@ -37,11 +37,16 @@ class Claim:
     queue: str = ""
     alone: bool = False
     """Whether the call has its turn in the quarantine of the process."""
+    begins: bytes = b""
+    """What the log is to say of its beginning, if the call is carried out at most once (SPEC R4.11)."""
+    not_done: int | None = None
+    """The attempt at such a call of which the activity says that it has done nothing."""
 
     def to_request(self) -> dict[str, Any]:
         """Make what the script takes."""
         alone = {"alone": True} if self.alone else {}
-        return {"call": self.index, "lease_ms": milliseconds(self.lease_seconds), "queue": self.queue, **alone}
+        once = {"begins": self.begins, "not_done": self.not_done} if self.begins else {}
+        return {"call": self.index, "lease_ms": milliseconds(self.lease_seconds), "queue": self.queue, **alone, **once}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +59,14 @@ class Held:
     """For how many elements the call is run with the snapshot, if it waits for nobody."""
     until_ms: int | None = None
     """The moment that it waits for, if it waits for no person."""
+    begun: int | None = None
+    """The attempt at it whose end is not known, if that is why it waits (SPEC R4.11)."""
 
     def to_request(self) -> dict[str, Any]:
         """Make what the script takes."""
         until = {"ends": self.until_ms} if self.until_ms is not None else {}
-        return {"call": self.index, "snapshot": self.snapshot, "elements": self.elements, **until}
+        begun = {"begun": self.begun} if self.begun is not None else {}
+        return {"call": self.index, "snapshot": self.snapshot, "elements": self.elements, **until, **begun}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +215,7 @@ class Committed(NamedTuple):
     accepted: tuple[bool, ...] = ()
     attempts: tuple[int, ...] = ()
     """The number of the attempt for each claim; 0 if the call is at work elsewhere or not due, `limits.WAITS_ALONE` if
-    it is to be claimed with a turn in the quarantine.
+    it is to be claimed with a turn in the quarantine, `limits.END_UNKNOWN` or less if nobody knows how it has ended.
     """
     failures: tuple[int, ...] = ()
     """How many attempts before have failed, for each claim."""

@@ -10,12 +10,13 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
 from ...protocol.calls.call import element_index
 from ...protocol.engine.costs import Cost
 from ...protocol.engine.events import (
+    CallBegun,
     CallDecided,
     CallEnded,
     CallGivenBack,
@@ -24,6 +25,7 @@ from ...protocol.engine.events import (
     ChildStarted,
     ElementEnded,
     Event,
+    Evidence,
     FanOutBegun,
     MessageAdded,
     PromisesGivenUp,
@@ -206,6 +208,7 @@ class _Said(NamedTuple):
     message: Mapping[str, Any] | None
     detail: Mapping[str, Any]
     hold: Shown | None
+    id: str = ""
 
 
 def _call_ended(said: _Said) -> CallEnded:
@@ -248,14 +251,21 @@ def _snapshot(said: _Said) -> Any:
     return said.hold.snapshot
 
 
-def _held_for(said: _Said) -> tuple[Doubt | None, int | None]:
+def _held_for(said: _Said) -> tuple[Doubt | None, int | None, Evidence | None]:
     assert said.hold is not None
-    return said.hold.doubt, said.hold.until_ms
+    return said.hold.doubt, said.hold.until_ms, said.hold.evidence
+
+
+def _begun(said: _Said) -> CallBegun:
+    assert said.hold is not None
+    evidence, attempt = said.hold.evidence or Evidence(""), int(said.fields.get(Field.ATTEMPT, b"0"))
+    return CallBegun(said.call, _snapshot(said), replace(evidence, attempt=attempt, since_ms=moment_ms(said.id)))
 
 
 _EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
     Field.ENDED: _call_ended,
     Field.ELEMENT: _element_ended,
+    Field.BEGUN: _begun,
     Field.HELD: lambda said: CallHeld(said.call, _snapshot(said), *_held_for(said)),
     Field.MOVED: lambda said: WaitMoved(said.call, int(said.value)),
     Field.DECIDED: lambda said: CallDecided(said.call, unpack_ruling(said.value)),
@@ -284,11 +294,11 @@ def read_entry(id_: bytes, fields: Fields) -> Entry:
     if (tick := fields.get(Field.TICK)) is not None:
         events = read_loop_events(fields, message)
         return Entry(id_.decode(), message=message, audit=audit, tick=int(tick), loop=events, size=size)
-    held = fields.get(Field.HELD) or fields.get(Field.FAN_OUT)
+    held = fields.get(Field.HELD) or fields.get(Field.FAN_OUT) or fields.get(Field.BEGUN)
     hold = unpack_hold(held) if held is not None else None
     return Entry(
         id_.decode(),
-        _event(fields, message, detail, hold),
+        _event(id_, fields, message, detail, hold),
         instance=lane.decode() or None,
         message=message,
         record=fields.get(Field.RECORD),
@@ -304,12 +314,13 @@ def read_entry(id_: bytes, fields: Fields) -> Entry:
 
 
 def _event(
-    fields: Fields, message: Mapping[str, Any] | None, detail: Mapping[str, Any], hold: Shown | None
+    id_: bytes, fields: Fields, message: Mapping[str, Any] | None, detail: Mapping[str, Any], hold: Shown | None
 ) -> Event | None:
     call = fields.get(Field.CALL)
     for name, value in fields.items():
         if (read := _EVENTS.get(name)) is not None:
-            return read(_Said(value, fields, int(call) if call is not None else -1, message, detail, hold))
+            number = int(call) if call is not None else -1
+            return read(_Said(value, fields, number, message, detail, hold, id_.decode()))
     return MessageAdded(message, int(call) if call is not None else None) if message is not None else None
 
 

@@ -15,8 +15,8 @@ from typing import Any, Self
 from redis import Redis
 
 from ...broker_config import Settings
-from ...protocol.calls.call import asks
-from ...protocol.engine.events import FanOut, Hold, Ruling, Snapshot, Verdict
+from ...protocol.calls.call import asks, element_of
+from ...protocol.engine.events import Evidence, FanOut, Hold, Ruling, Snapshot, Verdict
 from ...protocol.paths import MISSING
 from ...protocol.trust import Doubt
 from .. import limits
@@ -44,6 +44,8 @@ class Shown:
     """Why it waits, where it is for what others wrote (SPEC R16.4)."""
     until_ms: int | None = None
     """The moment that it waits for, where it waits for no person (SPEC R4.12)."""
+    evidence: Evidence | None = None
+    """What is known of it, where it was begun and its end is not known (SPEC R4.11)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ class HeldCall:
     """When it is rejected where no person has decided (`config.approve_seconds`)."""
 
     def to_dict(self, run: str | None = None) -> dict[str, Any]:
-        """The JSON that `acts held --json` prints; `messages`, `output`, `question` and `untrusted` only where
-        there are any. In the list of a `run` above its own it has its `run`, and that before its id: `RUN/0`.
+        """The JSON that `acts held --json` prints; `messages`, `output`, `question`, `untrusted`, `unknown` only
+        where there are any. In the list of a `run` above its own it has its `run`, and that before its id: `RUN/0`.
         """
         snapshot, is_below = self.shown.snapshot, run not in (None, self.id.run)
         messages = {"messages": [dict(message) for message in snapshot.messages]} if snapshot.messages else {}
@@ -79,10 +81,17 @@ class HeldCall:
             **output,
             **({"question": True} if self.shown.is_question else {}),
             **({"untrusted": self.shown.doubt.to_dict()} if self.shown.doubt is not None else {}),
+            **({"unknown": _shown_evidence(self.shown.evidence)} if self.shown.evidence is not None else {}),
             "since": iso_date(self.since_ms),
             "until": iso_date(self.until_ms) if self.until_ms is not None else None,
             "shown": self.digest,
         }
+
+
+def _shown_evidence(evidence: Evidence) -> dict[str, Any]:
+    said = evidence.to_dict()
+    since = said.pop("since_ms", None)
+    return said if since is None else {**said, "since": iso_date(since)}
 
 
 def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[HeldCall]:
@@ -122,37 +131,50 @@ def _one(redis: Redis, keys: Keys, member: str) -> list[tuple[bytes, float]]:
     return [] if since is None else [(member.encode(), since)]
 
 
-def pack_hold(hold: Hold | FanOut) -> bytes:
-    """What an entry holds of a call that waits for a person, or runs for each element."""
-    call, snapshot = hold.call, hold.snapshot
+def _pack_snapshot(tool: str, snapshot: Snapshot) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "tool": call.tool,
+        "tool": tool,
         "parameters": dict(snapshot.parameters),
         "scopes": dict(snapshot.scopes),
     }
     if snapshot.messages:
         fields["messages"] = [dict(message) for message in snapshot.messages]
+    return fields
+
+
+def pack_begun(tool: str, snapshot: Snapshot, key: str, worker: str) -> bytes:
+    """What an entry holds of a call that is carried out at most once and begins; the script adds the attempt."""
+    return pack(_pack_snapshot(tool, snapshot) | {"unknown": {"said": "", "key": key, "worker": worker}})
+
+
+def pack_hold(hold: Hold | FanOut) -> bytes:
+    """What an entry holds of a call that waits for a person, or runs for each element."""
+    call, snapshot = hold.call, hold.snapshot
+    fields = _pack_snapshot(call.tool, snapshot)
     if call.given is not MISSING:
         fields["output"] = call.given
     if asks(call):
         fields["question"] = True
-    if call.each:
+    if call.each and element_of(call.index) is None:
         fields["elements"] = len(snapshot.parameters[call.each[0]])
     if isinstance(hold, Hold) and hold.doubt is not None:
         fields["untrusted"] = hold.doubt.to_dict()
     if isinstance(hold, Hold) and hold.until_ms is not None:
         fields["until"] = hold.until_ms
+    if isinstance(hold, Hold) and hold.evidence is not None:
+        fields["unknown"] = hold.evidence.to_dict()
     return pack(fields)
 
 
 def unpack_hold(data: bytes) -> Shown:
-    """What `pack_hold` has written."""
+    """What `pack_hold`, or `pack_begun`, has written."""
     fields = unpack(data)
     snapshot = Snapshot(fields["parameters"], fields["scopes"], tuple(fields.get("messages", ())))
     output, is_question = fields.get("output", MISSING), fields.get("question", False)
     doubt = Doubt.read(fields["untrusted"]) if "untrusted" in fields else None
-    until = fields.get("until")
-    return Shown(fields["tool"], snapshot, output, is_question, fields.get("elements", 0), doubt, until)
+    evidence = Evidence.read(fields["unknown"]) if "unknown" in fields else None
+    about = fields.get("elements", 0), doubt, fields.get("until"), evidence
+    return Shown(fields["tool"], snapshot, output, is_question, *about)
 
 
 def pack_ruling(ruling: Ruling) -> bytes:
@@ -164,7 +186,7 @@ def pack_ruling(ruling: Ruling) -> bytes:
         fields["scopes"] = list(ruling.scopes)
     if ruling.reason:
         fields["reason"] = ruling.reason
-    if ruling.verdict is Verdict.ANSWERED:
+    if ruling.verdict in (Verdict.ANSWERED, Verdict.DONE):
         fields["answer"] = ruling.answer
     if ruling.amendment is not None:
         fields["amendment"] = dict(ruling.amendment)

@@ -323,7 +323,9 @@ def secret(prefix: str) -> str:
 # | `W` | who has run it, with which version of the code: a number (`scripts.ExecutedBy`) |
 # | `k` | the lane's record, in its first entry and wherever it was amended (see `definition`) |
 # | `element` | an element of the call has ended: its number and how, `<n>:<status>` |
-# | `held` | the call waits for a person, with this (msgpack, see `held_calls`) |
+# | `begun` | a call, or an element, that is carried out at most once begins, with this (msgpack, as `held`) |
+# | `attempt` | beside it: which attempt that is |
+# | `held` | the call, or an element whose end is not known, waits for a person, with this (msgpack, see `held_calls`) |
 # | `decided` | what was decided of it (msgpack) |
 # | `moved` | the call waits for another moment: that, in ms |
 # | `fan_out` | the call runs for each element, with this (msgpack, as `held`) |
@@ -356,6 +358,8 @@ class Field:
     CODE: Final = b"W"
     RECORD: Final = b"k"
     ELEMENT: Final = b"element"
+    BEGUN: Final = b"begun"
+    ATTEMPT: Final = b"attempt"
     HELD: Final = b"held"
     DECIDED: Final = b"decided"
     MOVED: Final = b"moved"
@@ -393,6 +397,8 @@ Fields = Mapping[bytes, bytes]
 # | `each` | it runs for each element: those stand here, too | | the last of them ends |
 # | `held` | it waits for a person | the entry with its snapshot | it is decided on, or its time is over: it is
 # `decided` |
+# | `unknown` | an attempt at it was begun, its end is not known, and a person is asked | the entry that says so | it is
+# `decided`, or its result comes nevertheless |
 # | `decided` | a person has said what becomes of it | the entry of the decision | a driver claims it, or ends it |
 #
 # What is sent and forgotten stands in the run's outbox in the same way, with the holder `<ms>/<queue>`: where its task
@@ -410,6 +416,7 @@ class Kind(StrEnum):
     LOST = "lost"
     EACH = "each"
     HELD = "held"
+    UNKNOWN = "unknown"
     DECIDED = "decided"
     TAKEN = "taken"
 

@@ -28,7 +28,7 @@ from ...protocol.engine.events import (
 )
 from ...protocol.engine.execution import Execution
 from ...protocol.engine.outcomes import LaneConfig, output_fault
-from ...protocol.plan.config import is_simulation
+from ...protocol.plan.config import fails_unknown, is_simulation
 from ...protocol.plan.graph import Graph
 from ...protocol.plan.waits import Gathers, Waits
 from ...protocol.state.fold import Fold
@@ -341,6 +341,7 @@ class LaneView:
             limits=run.limits,
             defers_errors=work.tick is not None,
             is_simulated=is_simulation(definition.config),
+            fails_unknown=fails_unknown(definition.config),
         )
         self.execution = Execution(self.calls, work.graph, self.fold, terms, self._gathered.of)
         self._gather_waits = GatherWaits(work.gathers, self.fold) if work.gathers is not None else None

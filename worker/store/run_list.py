@@ -52,7 +52,7 @@ from .keys import (
     owned_runs,
     recovery,
 )
-from .scripts import AsyncScript, Script
+from .scripts import AsyncScript, Script, server_ms
 from .slots import Budget
 
 if TYPE_CHECKING:
@@ -365,6 +365,20 @@ class RunList:
         """Read when a sweep last reached both servers, in ms; None if none has."""
         found: Any = self._redis.hget(recovery(self._prefix), "heard")
         return float(found) if found is not None else None
+
+    def note_restored(self) -> int:
+        """Note of every run under way that the log was restored from a backup, and does not know what was begun after
+        that (SPEC R4.11). Returns how many runs these are.
+        """
+        names: Any = self._redis.zrange(active_runs(self._prefix), 0, -1)
+        keys, now_ms = [Keys(self._prefix, name.decode()) for name in names], server_ms(self._redis)
+        for page in batches(keys, RUNS_AT_ONCE):
+            there = [one for one in page if self._redis.exists(one.state)]
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for one in there:
+                    pipeline.hset(one.state, "restored", now_ms)
+                pipeline.execute()
+        return len(keys)
 
     def fields(self, runs: Iterable[str], *names: str) -> list[list[str | None]]:
         """Read some fields of the state of each of several runs."""

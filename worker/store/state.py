@@ -10,17 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...protocol.calls.call import Call, make_call
+from ...protocol.calls.call import Call, call_of, element_of, make_call
 from ...protocol.calls.tools import Executor, Runner
 from ...protocol.calls.trust import NOTHING, tool_trust_of
 from ...protocol.engine.costs import Cost
 from ...protocol.engine.events import (
+    CallBegun,
     CallDecided,
     CallEnded,
     CallHeld,
     CallsUndone,
     ChildStarted,
     ElementEnded,
+    Evidence,
     FanOutBegun,
     PromisesGivenUp,
     Ruling,
@@ -49,6 +51,8 @@ class Elements:
     """Ends of the elements that have ended, by number (see `protocol.calls.call`)."""
     codes: set[int | None] = field(default_factory=set)
     """The numbers of who has run them (see `scripts.ExecutedBy`)."""
+    begun: dict[int, CallState] = field(default_factory=dict)
+    """Elements that are carried out at most once and have begun, and not ended, by number."""
 
     def without_failed(self) -> Elements:
         """The elements without those that failed, which are run again."""
@@ -58,8 +62,10 @@ class Elements:
         return left
 
     def to_dict(self) -> dict[str, int]:
-        """The counts in JSON."""
-        return {"total": self.total, "ended": self.ended, "failed": self.failed}
+        """The counts in JSON; `unknown` only where the end of an element is not known."""
+        unknown = sum(one.is_unknown for one in self.begun.values())
+        counts = {"total": self.total, "ended": self.ended, "failed": self.failed}
+        return counts | {"unknown": unknown} if unknown else counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +93,12 @@ class CallState:
     """What the log says of one call that has begun, or ended."""
 
     end: End | None = None
+    begun: str | None = None
+    """The entry with which its last attempt has begun, where it is carried out at most once."""
     held: str | None = None
     """The entry since which it waits for a person or a moment, or did."""
+    evidence: Evidence | None = None
+    """What is known of it, if it waits, or did, since its end is not known (SPEC R4.11)."""
     is_decided: bool = False
     decided_ms: int | None = None
     """When it was held, or decided on: the later one."""
@@ -120,12 +130,19 @@ class CallState:
         return self.is_set_aside and self.until_ms is None
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether the call has begun, its end is not known, and nobody has said it."""
+        return self.is_held and self.evidence is not None
+
+    @property
     def status(self) -> Status:
         """How it is as far as the log says; one that waits may be at work."""
         if self.end is not None:
             return self.end.status
         if self.child is not None or self.elements is not None:
             return Status.RUNNING
+        if self.is_unknown:
+            return Status.UNKNOWN
         return Status.HELD if self.is_held else Status.WAITING
 
     @property
@@ -224,6 +241,13 @@ class LaneState:
             found = self.calls[index] = CallState(since_ms=self.laid_out_ms)
         return found
 
+    def _begun_state(self, index: int) -> CallState:
+        """The state of a call, or of an element that has begun."""
+        call = self._state(call_of(index))
+        if element_of(index) is None or call.elements is None:
+            return call
+        return call.elements.begun.setdefault(index, CallState(since_ms=self.laid_out_ms))
+
     def _end(self, entry: Entry, event: CallEnded) -> None:
         call = self._state(event.call)
         self.set_aside -= call.is_set_aside
@@ -237,18 +261,22 @@ class LaneState:
         call.since_ms = call.decided_ms or self.laid_out_ms
         call.cost = _together(call.cost, event.cost) if event.cost is not None else call.cost
 
+    def _begin(self, entry: Entry, event: CallBegun) -> None:
+        self._begun_state(event.call).begun = entry.id
+
     def _hold(self, entry: Entry, event: CallHeld) -> None:
-        call = self._state(event.call)
-        self.set_aside += not call.is_set_aside
+        call = self._begun_state(event.call)
+        self.set_aside += element_of(event.call) is None and not call.is_set_aside
         call.held, call.is_decided, call.decided_ms = entry.id, False, moment_ms(entry.id)
         call.given, call.ruling, call.until_ms = event.snapshot, None, event.until_ms
+        call.evidence = event.evidence
 
     def _move(self, _: Entry, event: WaitMoved) -> None:
         self._state(event.call).until_ms = event.until_ms
 
     def _decide(self, entry: Entry, event: CallDecided) -> None:
-        call = self._state(event.call)
-        self.set_aside -= call.is_set_aside
+        call = self._begun_state(event.call)
+        self.set_aside -= element_of(event.call) is None and call.is_set_aside
         call.is_decided, call.decided_ms, call.ruling = True, moment_ms(entry.id), event.ruling
 
     def _start_child(self, entry: Entry, event: ChildStarted) -> None:
@@ -262,6 +290,7 @@ class LaneState:
         call = self._state(event.call)
         if (elements := call.elements) is None:
             return
+        elements.begun.pop(event.element, None)
         elements.ended += 1
         elements.failed += event.status is Status.FAILED
         elements.statuses[event.element] = event.status
@@ -285,6 +314,7 @@ class LaneState:
 _CHANGES: Final[Mapping[Any, Callable[[LaneState, Entry, Any], None]]] = {
     CallEnded: LaneState._end,
     ElementEnded: LaneState._end_element,
+    CallBegun: LaneState._begin,
     CallHeld: LaneState._hold,
     WaitMoved: LaneState._move,
     CallDecided: LaneState._decide,

@@ -183,7 +183,7 @@ def _apart(row: Sequence[Member], wanted: Mapping[Member, float], widths: Mappin
     return {member: (left[at] + right[at]) / 2 for at, member in enumerate(row)}
 
 
-WORST_FIRST: Final = ("failed", "held", "running", "waiting", "skipped", "done", "sent", "latent")
+WORST_FIRST: Final = ("failed", "unknown", "held", "running", "waiting", "skipped", "done", "sent", "latent")
 """The order of counts: what needs attention comes first."""
 
 

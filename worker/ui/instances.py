@@ -53,7 +53,7 @@ def call(run: OpenedRun, index: int) -> dict[str, Any]:
 
 def _cut_short(run: OpenedRun, counts: Counts, call: CallCounters) -> Iterator[ErrorGroup]:
     """Group the errors of a call that had begun in some instances when its run was ended."""
-    index, number = call.call.index, counts.running(call)
+    index, number = call.call.index, counts.running(call) + call.counts[Status.UNKNOWN]
     if not run.has_stopped or not number:
         return
     between = {name: one for (name, at), one in counts.at_work.items() if at == index and one.is_between}
@@ -64,7 +64,7 @@ def _cut_short(run: OpenedRun, counts: Counts, call: CallCounters) -> Iterator[E
         )
     if number > len(between):
         error, lanes = cut_short(run.stop_reason), run.counters.lanes
-        found = (name for name in lanes if counts.was_running(name, index) and name not in between)
+        found = (name for name in lanes if counts.had_begun(name, index) and name not in between)
         yield ErrorGroup(
             error["type"], error["message"], number - len(between), dict.fromkeys(islice(found, limits.OPENED_NAMED))
         )

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, Final, TypeVar
 
 from ...broker_config import Settings
-from ...protocol.calls.call import Call
+from ...protocol.calls.call import Call, element_of
 from ...protocol.engine.events import Status
 from .. import limits
 from ..client.call_results import CANCELLED, has_begun_calls
@@ -172,7 +172,7 @@ class RunCounters:
             self._lay_out(lane, entry.instance, entry.record)
         for index in entry.undone.calls if entry.undone is not None else ():
             self._set_status(lane, entry.instance, index, Status.WAITING)
-        if (call := entry.call) is not None and entry.status is not None:
+        if (call := entry.call) is not None and entry.status is not None and element_of(call) is None:
             self._set_status(lane, entry.instance, call, entry.status)
             if entry.end is not None and entry.status is Status.FAILED:
                 self._note_error(entry.instance, call, entry.end.error or {})

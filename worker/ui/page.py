@@ -151,7 +151,7 @@ def overview(run: OpenedRun) -> dict[str, Any]:
         "log": newest,
         **_ending(run),
         "loop": run.definition.request is not None,
-        "held": status["calls"].get("held", 0) + status.get("held_below", 0),
+        "held": sum(status["calls"].get(each, 0) for each in ("held", "unknown")) + status.get("held_below", 0),
         "parent": status.get("parent"),
         "forked_from": status.get("forked_from"),
         "simulation": status.get("simulation", False),

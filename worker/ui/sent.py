@@ -19,7 +19,7 @@ from ...protocol.calls.declarations import delegate_context
 from ...protocol.calls.outputs import Alternative, alternative
 from ...protocol.calls.tools import ANONYMOUS, Executor
 from ...protocol.engine.costs import Cost
-from ...protocol.engine.events import FINAL, Ruling, Snapshot, Status, narrowed
+from ...protocol.engine.events import FINAL, CallBegun, Ruling, Snapshot, Status, narrowed
 from ...protocol.engine.loop import Answered, Loop, RequestRecorded, Started, Tick
 from ...protocol.errors import ProtocolError
 from ...protocol.plan.graph import Graph, places_read
@@ -46,6 +46,7 @@ _AS_READ: Final = (
 _OF_NOW: Final = "The call has not ended: this is what it would be given by the values as they are now."
 _GATHERS: Final = "The call reads in every instance: what it was given is not kept, and is not made again here."
 _HELD: Final = "It is in the log: the call was held with it."
+_BEGUN: Final = "It is in the log: the call has begun with it."
 _CHILD: Final = "A run of its own answers the call: its log holds what it was given."
 
 
@@ -140,7 +141,8 @@ class _Reading:
     def _look(self, entry: Entry, index: int, call: Call | None, fold: Fold) -> None:
         is_end, seen = entry.end is not None, entry.seen
         if entry.given is not None:
-            self.given[index] = Given(entry.given, True, _HELD, _alternatives(call, fold))
+            note = _BEGUN if isinstance(entry.event, CallBegun) else _HELD
+            self.given[index] = Given(entry.given, True, note, _alternatives(call, fold))
         elif entry.ruling is not None and not is_end and call is not None and index in self.given:
             held = self.given[index]
             self.given[index] = replace(held, snapshot=_ruled(held.snapshot, call, entry.ruling))
@@ -228,6 +230,9 @@ def _answer(name: str, given: Given, messages: Sequence[Any], schema: Any, child
 # The plan of a run, drawn once for all instances: its calls in layers, with counts, and what each reads of others.
 
 
+_BEGUN: Final = (Status.RUNNING, Status.UNKNOWN)
+
+
 class Counts:
     """The statuses of each call, counted over all instances, now."""
 
@@ -256,9 +261,9 @@ class Counts:
         """In how many instances a call is at work, or was when its run was ended as it stood."""
         return call.counts[Status.RUNNING] + self._running[call.call.index]
 
-    def was_running(self, instance: str | None, index: int) -> bool:
-        """Whether a call of an instance is among those."""
-        return self._standing(instance, index) is Status.RUNNING
+    def had_begun(self, instance: str | None, index: int) -> bool:
+        """Whether a call of an instance is at work, or its end is not known."""
+        return self._standing(instance, index) in _BEGUN
 
     def status(self, instance: str | None, index: int) -> str:
         """The status of a call of an instance."""
@@ -273,7 +278,7 @@ def stopped(status: Status) -> Status:
     """The status of a call that had not ended when its run was ended (SPEC R4.11)."""
     if status in FINAL:
         return status
-    return Status.FAILED if status is Status.RUNNING else Status.SKIPPED
+    return Status.FAILED if status in _BEGUN else Status.SKIPPED
 
 
 def plan(run: OpenedRun) -> dict[str, Any]:

@@ -15,7 +15,7 @@
 
 local lane, owner = request.lane, request.owner
 
-local run = redis.call('HMGET', state, 'status', 'look', 'approve_ms', 'drives:' .. lane, 'retried:' .. lane, 'submitted')
+local run = redis.call('HMGET', state, 'status', 'look', 'approve_ms', 'drives:' .. lane, 'retried:' .. lane, 'submitted', 'restored')
 local status, look, approve_ms = run[1], tonumber(run[2] or nil), tonumber(run[3] or nil)
 if not status or (request.born or run[6]) ~= run[6] then
     return cmsgpack.pack({ status = 'gone' })
@@ -156,6 +156,9 @@ for _, outcome in ipairs(request.outcomes) do
         if kind == 'child' then
             redis.call('SREM', children, holder)
         end
+        if kind == 'unknown' then -- its end is known, though nobody has decided
+            answer_for(field(outcome.call))
+        end
         if outcome.paid then
             paid_tokens, paid_money = paid_tokens + outcome.paid[1], paid_money + outcome.paid[2]
         end
@@ -217,10 +220,12 @@ end
 --          was given back does not count, and the first time the log has a note of the call that it is `of`),
 --          children: {call, attempt, run} (calls at work that a child run is to answer),
 --          claims: {call, lease_ms, queue ("" where the owner carries it out itself), alone (whether no other call is at
---          work there that may be what its workers died of)}, alone_from and most_losses (with so many losses a call is
+--          work there that may be what its workers died of), begins (what the log is to say of its beginning, where it is
+--          carried out at most once; else nil), not_done (the attempt at such a call of which it is known that it has done
+--          nothing; nil)}, alone_from and most_losses (with so many losses a call is
 --          claimed only `alone`; with the most it does not begin any more)
 -- Answer: claims (for each the number of the attempt, 0 where it is at work or rests, -1 where it is to be claimed
---         alone), failures (for each how many of the attempts before failed), repeated (for each whether the one before
+--         alone, -2 less the number of the attempt where it is carried out at most once and may have begun), failures (for each how many of the attempts before failed), repeated (for each whether the one before
 --         was lost)
 
 for _, retry in ipairs(request.retries) do
@@ -253,6 +258,16 @@ for _, child in ipairs(request.children) do
     end
 end
 
+-- Whether nobody knows how an attempt at a call has ended that is carried out at most once: its worker is lost, or the log
+-- was restored since and does not know what was begun after it.
+local restored = tonumber(run[7] or nil)
+local function is_doubtful(kind, holder)
+    if is_begun(kind) or not restored then
+        return is_begun(kind)
+    end
+    return not (kind == 'decided' and tonumber(string.match(holder, '^%d+')) > restored)
+end
+
 local claims, failed, repeated = {}, {}, {}
 for i, claim in ipairs(request.claims) do
     local member = field(claim.call)
@@ -261,9 +276,12 @@ for i, claim in ipairs(request.claims) do
     local is_held = is_under_way(kind) and redis.call('ZSCORE', leases, member)
     local is_resting = kind == 'retry' and tonumber(holder) > now
     claims[i], failed[i], repeated[i] = 0, failures or 0, kind == 'lost'
-    local is_free = kind and kind ~= 'held' and kind ~= 'child' and not is_resting
+    local is_free = kind and kind ~= 'held' and kind ~= 'unknown' and kind ~= 'child' and not is_resting
     local losses = is_free and attempt - failures or 0
-    local waits = not (is_held or is_remote or claim.alone) and losses >= request.alone_from and losses < request.most_losses
+    if claim.begins and is_free and not is_held and status == 'running' and claim.not_done ~= attempt and is_doubtful(kind, holder) then
+        claims[i], is_free = -2 - attempt, false
+    end
+    local waits = is_free and not (is_held or is_remote or claim.alone) and losses >= request.alone_from and losses < request.most_losses
     if waits then
         claims[i], is_free = -1, false
     end
@@ -271,6 +289,11 @@ for i, claim in ipairs(request.claims) do
         claims[i] = attempt + (is_held and 0 or 1)
         open = open + (kind == 'new' and 1 or 0)
         local claimant = is_remote and sent_holder(owner, now, claim.queue) or owner
+        if claim.begins then
+            last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', claim.call, 'begun', claim.begins,
+                'attempt', claims[i])
+            grown = grown + #claim.begins
+        end
         note(claim.call, condition(is_remote and 'sent' or 'running', claims[i], failures, claimant))
         put(leased, now + claim.lease_ms, member)
         becomes_due(now + claim.lease_ms)
@@ -284,7 +307,8 @@ end
 -- Calls that are to wait for a person or a moment (see `decide` in run.lua), or that are carried out for each element.
 --
 -- Request: holds: {call, snapshot (msgpack), elements (for so many it is carried out; 0 where it waits), ends (the moment
---          in ms that it waits for, where it waits for no person)}, tells
+--          in ms that it waits for, where it waits for no person), begun (the attempt at it whose end is not known, where that
+--          is why it waits; 0 where none is known; else nil)}, tells
 --          (whether there is a web hook to be called for what is held)
 -- Answer: held (for each hold whether it was written)
 
@@ -295,6 +319,10 @@ for i, hold in ipairs(request.holds) do
     -- Labels may have been added since an attempt, and hold the next one (SPEC R16.1).
     local is_again = hold.elements == 0 and (kind == 'lost' or kind == 'retry')
     local is_free = not before or is_again or (kind == 'decided' and (hold.elements > 0 or hold.ends)) -- it was approved
+    if hold.begun then
+        is_again = kind == 'lost' or kind == 'retry' or kind == 'decided' or (is_under_way(kind) and attempt == hold.begun)
+        is_free = not before or is_again
+    end
     holds[i] = status == 'running' and not is_outdated and all_accepted and is_free
     if holds[i] and hold.elements > 0 then
         local begun, left = unpack(redis.call('HMGET', state, 'elements', 'elements_left'))
@@ -314,9 +342,14 @@ for i, hold in ipairs(request.holds) do
         running = running + 1
     elseif holds[i] then
         last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'held', hold.snapshot)
-        note(hold.call, condition('held', attempt, failures, last))
+        note(hold.call, condition(hold.begun and 'unknown' or 'held', attempt, failures, last))
+        if hold.begun then
+            redis.call('HINCRBY', state, is_element(hold.call) and 'unknown:each' or 'unknown', 1)
+        end
         open = open + (before and 0 or 1)
-        if is_again then
+        if is_again and is_element(hold.call) then
+            redis.call('ZREM', leases, field(hold.call))
+        elseif is_again then
             running = running - (is_begun(kind) and 1 or 0)
             between = between - (is_between(kind, attempt) and 1 or 0)
             redis.call('ZREM', leases, field(hold.call))

@@ -81,9 +81,9 @@ local function is_begun(kind)
     return is_under_way(kind) or kind == 'lost'
 end
 
--- Whether it is between two attempts; one that was given back before its first has not begun.
+-- Whether it is between two attempts; one that was given back, or held, before its first has not begun.
 local function is_between(kind, attempt)
-    return kind == 'retry' and attempt > 0
+    return (kind == 'retry' or kind == 'decided') and attempt > 0
 end
 
 -- Whether a number is that of an element, and not of a call (see protocol/calls/call.py): those are not counted.

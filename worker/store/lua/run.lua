@@ -104,6 +104,13 @@ local function refill(window, due)
     return lanes
 end
 
+-- Ask nobody any more how a call has ended whose end was not known (SPEC R4.11).
+local function answer_for(member)
+    local call = string.match(member, '([^\31]*)$')
+    redis.call('HINCRBY', state, is_element(call) and 'unknown:each' or 'unknown', -1)
+    redis.call('ZREM', held, member)
+end
+
 -- Say in the log what becomes of a held call, and mark its lane as published; nothing where it is not held (any more), or
 -- held by another entry than the one that was `shown`, where that is given.
 --
@@ -112,13 +119,19 @@ end
 -- Returns the id of the entry, or nil.
 local function decide(member, ruling, who, due, shown)
     local kind, attempt, failures, snapshot = read_condition(redis.call('HGET', calls, member))
-    if kind ~= 'held' or (shown and snapshot ~= shown) then
+    if (kind ~= 'held' and kind ~= 'unknown') or (shown and snapshot ~= shown) then
         return nil
     end
     local lane, call = string.match(member, '^(.*)\31([^\31]*)$')
     local id = who and append_entry(lane, 'c', call, 'decided', ruling, 'audit', who)
         or append_entry(lane, 'c', call, 'decided', ruling)
     redis.call('HSET', calls, member, condition('decided', attempt, failures, id))
+    if kind == 'unknown' then
+        answer_for(member)
+    end
+    if attempt > 0 and not is_element(call) then
+        redis.call('HINCRBY', state, 'between', 1)
+    end
     redis.call('ZREM', held, member)
     redis.call('ZREM', waits, member)
     redis.call('ZADD', published, due, lane)

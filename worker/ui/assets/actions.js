@@ -223,9 +223,10 @@ function heldCard(run, one) {
   return make(
     "article.card",
     { "aria-label": `Call ${callName(one)}` },
-    wrap("h3", badge("held"), " ", call, where),
+    wrap("h3", badge(one.unknown ? "unknown" : "held"), " ", call, where),
     facts({ since: moment(one.since), "rejected by itself": one.until ? moment(one.until) : null }),
-    wrap("h4", one.question ? "What it asks" : "What it will be given"),
+    one.unknown ? evidence(one.unknown) : null,
+    wrap("h4", one.question ? "What it asks" : one.unknown ? "What it was given" : "What it will be given"),
     fields(one.parameters),
     hasScopes ? [wrap("h4", "What it will be shown"), fields(one.scopes)] : null,
     one.messages
@@ -233,6 +234,56 @@ function heldCard(run, one) {
       : null,
     "output" in one ? [wrap("h4", "What it will write"), tree(one.output)] : null,
     mayDecide() ? decisions(run, one, hasScopes) : decisionCommands(run, one),
+  );
+}
+
+/** What is known of a call that was begun and whose end is not known. */
+function evidence(known) {
+  return facts({
+    "its end is not known": known.said,
+    "begun by": known.worker ?? null,
+    at: known.since ? moment(known.since) : null,
+    attempt: known.attempt ?? null,
+    "idempotency key": known.key ?? null,
+  });
+}
+
+/** The buttons for a call whose end is not known: it has happened, it begins again, or it has failed. */
+function settling(run, one, about) {
+  const button = (label, outcome, more) =>
+    asking(label, run, "settle", { ...more, body: more.body ?? (() => ({ ...about, outcome })) });
+  const value = Object.assign(make("textarea", { rows: "6", spellcheck: "false" }), { value: "null" });
+  const reason = make("input", { type: "text", autocomplete: "off" });
+  const failed = () => {
+    if (!reason.value.trim()) throw new Refusal("Say why: the reason stands in the log.");
+    return { ...about, outcome: "failed", reason: reason.value.trim() };
+  };
+  return wrap(
+    "p.buttons",
+    button("It is done …", "done", {
+      title: `Call ${callName(one)} has happened`,
+      fields: field("Its result, as JSON", value),
+      confirm: "Done",
+      kind: "primary",
+      body: () => withJson({ ...about, outcome: "done" }, "value", value.value),
+      said: "Settled",
+      selector: "button.primary",
+    }),
+    button("Begin it again …", "again", {
+      title: `Begin call ${callName(one)} again?`,
+      fields: wrap("p", "Only if it has not happened: it runs a second time, with what it was given."),
+      confirm: "Begin again",
+      kind: "danger",
+      said: "It begins again",
+    }),
+    button("It has failed …", "failed", {
+      title: `Call ${callName(one)} has failed`,
+      fields: field("Reason", reason),
+      confirm: "Failed",
+      kind: "danger",
+      body: failed,
+      said: "Settled",
+    }),
   );
 }
 
@@ -255,6 +306,7 @@ function moving(run, one) {
 /** The buttons for a call. A decision names what was shown: if another call waits there by then, it is refused. */
 function decisions(run, one, hasScopes) {
   const about = { call: one.call, shown: one.shown };
+  if (one.unknown) return settling(run, one, about);
   const kind = "primary";
   const json = (rows, value = "") => Object.assign(make("textarea", { rows, spellcheck: "false" }), { value });
   const rejecting = () => {
@@ -330,6 +382,10 @@ const holdsCut = (value) =>
 function decisionCommands(run, one) {
   const call = quoted(String(one.call));
   const shown = `--shown ${one.shown}`;
+  if (one.unknown)
+    return ["--done --value JSON", "--again", "--failed REASON"].map((how) =>
+      command(`acts settle ${run} ${call} ${shown} ${how}`),
+    );
   const approve = one.question
     ? `acts answer ${run} ${call} ${shown} --value JSON`
     : `acts approve ${run} ${call} ${shown}`;

@@ -123,6 +123,7 @@ const STATUSES = {
   done: "✓",
   failed: "✕",
   held: "‖",
+  unknown: "?",
   running: "▶",
   waiting: "○",
   skipped: "–",
@@ -150,6 +151,7 @@ function badge(status, number = null) {
 
 const byWeight = [
   "failed",
+  "unknown",
   "held",
   "running",
   "waiting",
