@@ -45,7 +45,7 @@ def main() -> None:
         crew = [threading.Thread(target=keep_alive, args=(backend, over)) for _ in range(asked.workers)]
         for member in crew:
             member.start()
-        stack.callback(lambda: [member.join() for member in crew])
+            stack.callback(member.join)
         stack.callback(over.set)
         while killed(backend) < asked.kills:
             found += batch(backend, [choose.choice(STEPS) for _ in range(asked.batch)], choose)

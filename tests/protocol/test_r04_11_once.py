@@ -7,6 +7,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from acts_celery.protocol import Plan
 from acts_celery.protocol.calls.call import element_index
@@ -32,6 +34,7 @@ from acts_celery.protocol.engine.execution import Execution
 
 from .building import DATE, call, checked, pointers, problems, submission
 from .driver import Driver
+from .simulator import Lane, World
 
 ONCE = {"type": "object", "_once": True}
 SAID = "its worker died"
@@ -183,3 +186,32 @@ def test_r4_11_the_values_are_those_of_a_run_in_which_nothing_was_lost(seed: int
     functions = {"pay": lambda parameters, context: ["paid", parameters["value"]]}
     plain, losing = Driver(plan, functions).run(), Losing(plan, functions, Random(seed)).run()
     assert (losing.data, losing.statuses) == (plain.data, plain.statuses)
+
+
+@given(st.integers(0, 2**32))
+def test_r4_11_in_every_schedule_an_effect_happens_once_and_all_that_is_in_doubt_is_asked_about(seed: int) -> None:
+    plan = checked(
+        call("pay", to="†state.a", value=1),
+        call("pay", to="†state.b", value="†state.a"),
+        call("pay", to="†state.c", value="†state.a", _instance="①"),
+        call("pay", to="†state.d", value=2, _instance="①"),
+        context=[{"type": "text", "_instance": "①"}],
+        tools={"pay": ONCE},
+    )
+    paid: dict[tuple[Lane, int], Any] = {}
+
+    def carry(start: Start, lane: Lane, attempt: int, context: Mapping[str, Any]) -> Success:
+        assert (lane, start.call.index) not in paid
+        paid[lane, start.call.index] = value = ["paid", start.parameters["value"]]
+        return Success(value)
+
+    def settle(lane: Lane, index: int) -> Ruling:
+        is_paid = (lane, index) in paid
+        return Ruling(Verdict.DONE, answer=paid[lane, index]) if is_paid else Ruling(Verdict.AGAIN)
+
+    world = World(plan, carry, Random(seed), misfortunes=12, settle=settle)
+    world.run()
+    assert set(world.log.ends.values()) == {Status.DONE}
+    assert len(paid) == plan.size
+    data = world.context().fold("①").snapshot()["state"]
+    assert data == {"a": ["paid", 1], "b": ["paid", ["paid", 1]], "c": ["paid", ["paid", 1]], "d": ["paid", 2]}

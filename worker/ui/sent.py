@@ -230,7 +230,7 @@ def _answer(name: str, given: Given, messages: Sequence[Any], schema: Any, child
 # The plan of a run, drawn once for all instances: its calls in layers, with counts, and what each reads of others.
 
 
-_BEGUN: Final = (Status.RUNNING, Status.UNKNOWN)
+_OF_BEGUN: Final = (Status.RUNNING, Status.UNKNOWN)
 
 
 class Counts:
@@ -263,7 +263,7 @@ class Counts:
 
     def had_begun(self, instance: str | None, index: int) -> bool:
         """Whether a call of an instance is at work, or its end is not known."""
-        return self._standing(instance, index) in _BEGUN
+        return self._standing(instance, index) in _OF_BEGUN
 
     def status(self, instance: str | None, index: int) -> str:
         """The status of a call of an instance."""
@@ -278,7 +278,7 @@ def stopped(status: Status) -> Status:
     """The status of a call that had not ended when its run was ended (SPEC R4.11)."""
     if status in FINAL:
         return status
-    return Status.FAILED if status in _BEGUN else Status.SKIPPED
+    return Status.FAILED if status in _OF_BEGUN else Status.SKIPPED
 
 
 def plan(run: OpenedRun) -> dict[str, Any]:

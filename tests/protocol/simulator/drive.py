@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from acts_celery.protocol.engine.events import FINAL, Hold, Outcome, Start, Status
+from acts_celery.protocol.engine.events import FINAL, CallBegun, CallHeld, Evidence, Hold, Outcome, Start, Status
 
 from .log import DATE, DECIDED, Commit, Committed, Entry, Result, Steps
 from .views import LaneView
@@ -53,9 +53,9 @@ class Drive:
 
     def _step(self) -> Generator[None, None, bool]:
         yield from self._take_news()
-        entries, starts = self._decide()
-        if entries or starts:
-            yield from self._commit(entries, starts)
+        entries, starts, asks = self._decide()
+        if entries or starts or asks:
+            yield from self._commit(entries, starts, asks)
             return True
         if not self._deliveries:
             self.handed_in.clear()
@@ -89,35 +89,46 @@ class Drive:
         is_newer = result.again > self.view.again[result.index]
         return is_newer or self.view.execution.status(result.index) is Status.WAITING
 
-    def _decide(self) -> tuple[list[Entry], list[Start]]:
-        """Apply what has ended, one after the other; say what can begin."""
-        execution, entries, starts = self.view.execution, list[Entry](), list[Start]()
+    def _decide(self) -> tuple[list[Entry], list[Start], list[CallHeld]]:
+        """Apply what has ended, one after the other; say what can begin, and of what a person is to be asked."""
+        execution, entries, starts, asks = self.view.execution, list[Entry](), list[Start](), list[CallHeld]()
         results, self._results = self._results, []
         for result in results:
             if execution.status(result.index) not in FINAL and self.view.is_of_now(result):
                 entries.append(self._applied(execution.finish(result.index, result.value, DATE), result.attempt))
         while decisions := execution.decide(DATE):
             for decision in decisions:
-                assert not isinstance(decision, Hold), f"call {decision.call.index} is held, and nobody is there"
-                if isinstance(decision, Start):
+                if isinstance(decision, Hold):
+                    assert decision.evidence is not None, f"call {decision.call.index} is held, and nobody is there"
+                    asks.append(CallHeld(decision.call.index, decision.snapshot, evidence=decision.evidence))
+                elif isinstance(decision, Start):
                     starts.append(decision)
                 elif isinstance(decision, Outcome):
                     entries.append(self._applied(decision, DECIDED))
-        return entries, starts
+        return entries, starts, asks
 
     def _applied(self, outcome: Outcome, attempt: int) -> Entry:
         self.view.apply(outcome)
         return Entry(outcome, attempt)
 
-    def _commit(self, entries: Sequence[Entry], starts: Sequence[Start]) -> Steps:
+    def _commit(self, entries: Sequence[Entry], starts: Sequence[Start], asks: Sequence[CallHeld]) -> Steps:
+        execution = self.view.execution
         leaves = not self.running and not starts and not self.view.waits_for_global
         claims = [start.call.index for start in starts]
-        committed = yield from self._write(entries=entries, claims=claims, leaves=leaves)
+        once = [start for start in starts if execution.is_once(start.call)]
+        begins = {
+            start.call.index: CallBegun(start.call.index, execution.snapshot(start), Evidence("")) for start in once
+        }
+        committed = yield from self._write(entries=entries, claims=claims, begins=begins, asks=asks, leaves=leaves)
         if committed.accepted:
-            for start, is_claimed in zip(starts, committed.claimed, strict=True):
-                self.view.execution.record(start.call.index, Status.RUNNING)
-                if is_claimed:
-                    self._carry_out(start)
+            for start, is_claimed, is_in_doubt in zip(starts, committed.claimed, committed.doubtful, strict=True):
+                execution.record(start.call.index, Status.RUNNING)
+                if is_in_doubt:
+                    execution.note_unknown(start.call.index, "its worker died")
+                elif is_claimed:
+                    self._begin(start, begins.get(start.call.index))
+            for event in asks if committed.asked else ():
+                execution.apply(event)
         yield
         self.world.publish(committed.woken)
         if not committed.accepted:
@@ -126,11 +137,18 @@ class Drive:
             for start, is_claimed in zip(starts, committed.claimed, strict=True):
                 if is_claimed:
                     self.view.execution.record(start.call.index, Status.WAITING)
-        elif not committed.is_current:
+        elif not (committed.is_current and committed.asked):
             yield from self._reload()
         else:
             self.view.seen = committed.seen
             yield from self._note_global(committed)
+
+    def _begin(self, start: Start, begun: CallBegun | None) -> None:
+        """Carry out a call. One that is carried out at most once does not begin after its lease."""
+        if begun is None or self.world.log.holders.get((self.lane, start.call.index)) == self.owner:
+            self._carry_out(start)
+        if begun is not None:
+            self.view.execution.apply(begun)
 
     def _carry_out(self, start: Start) -> None:
         result = self.world.carry_out(self.view, start)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from acts_celery.protocol.engine.events import CallsUndone, Event, Failure, Outcome, Status, Success, effective_events
+from acts_celery.protocol.engine.events import (
+    CallBegun,
+    CallDecided,
+    CallHeld,
+    CallsUndone,
+    Event,
+    Failure,
+    Outcome,
+    Ruling,
+    Status,
+    Success,
+    effective_events,
+)
 
 Lane = str | None
 Steps = Generator[None, None, None]
@@ -35,7 +47,16 @@ class Undone:
     event: CallsUndone
 
 
-Journal = list[Entry | Undone]
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """In a lane's journal: a call that is carried out at most once begins, its end is not known, or a person has said
+    what became of it (SPEC R4.11).
+    """
+
+    event: CallBegun | CallHeld | CallDecided
+
+
+Journal = list[Entry | Undone | Noted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +83,10 @@ class Commit:
     """The mark of the lane's task as it was before the lane was read."""
     entries: Sequence[Entry] = ()
     claims: Sequence[int] = ()
+    begins: Mapping[int, CallBegun] = field(default_factory=dict)
+    """What the journal is to say of those of the claimed calls that are carried out at most once."""
+    asks: Sequence[CallHeld] = ()
+    """Calls whose end is not known."""
     park: bool = False
     leaves: bool = False
 
@@ -78,6 +103,10 @@ class Committed:
     accepted: bool
     """Whether all outcomes were news to the log."""
     claimed: tuple[bool, ...]
+    doubtful: tuple[bool, ...]
+    """For each claim whether nobody knows how the call has ended."""
+    asked: bool
+    """Whether a person is asked about all that the commit asks about."""
     woken: tuple[Lane, ...]
 
 
@@ -95,6 +124,12 @@ class Log:
     """Who is at work on a call, as far as his lease tells."""
     begun: dict[tuple[Lane, int], int] = field(default_factory=dict)
     """The calls that were claimed and have not ended: how much there was in the lane's journal at the last claim."""
+    unknown: set[tuple[Lane, int]] = field(default_factory=set)
+    """The calls of which a person is asked how they have ended."""
+    settled: dict[tuple[Lane, int], int] = field(default_factory=dict)
+    """The calls of which a person has said it, until they are claimed anew or have ended: how much there was in the
+    lane's journal then.
+    """
     retried: dict[Lane, int] = field(default_factory=dict)
     """How much there was in a lane's journal when calls of it had last been undone."""
     published: dict[Lane, int] = field(default_factory=dict)
@@ -120,7 +155,12 @@ class Log:
             may_come = not rests_on_others and self._may_come(commit, entry, is_current, is_outdated)
             accepted.append(may_come and self._append(lane, entry))
         woken = self._wake() if lane is None and self._brings_what_is_awaited(commit.entries, accepted) else ()
-        claimed = tuple(not is_outdated and self._claim(lane, index, commit.owner) for index in commit.claims)
+        doubtful = tuple(index in commit.begins and self._is_doubtful(lane, index) for index in commit.claims)
+        claimed = tuple(
+            not (is_outdated or is_in_doubt) and self._claim(commit, index)
+            for index, is_in_doubt in zip(commit.claims, doubtful, strict=True)
+        )
+        asked = [not is_outdated and all(accepted) and self._ask(lane, event) for event in commit.asks]
         nothing_new = is_current and (lane is None or len(self.journals[None]) == commit.global_seen)
         if commit.park and nothing_new:
             self.parked.add(lane)
@@ -130,7 +170,9 @@ class Log:
             self.drivers.discard(driver)
         elif not self.is_finished:
             self.drivers.add(driver)
-        return Committed(len(journal), len(self.journals[None]), is_current, all(accepted), claimed, woken)
+        return Committed(
+            len(journal), len(self.journals[None]), is_current, all(accepted), claimed, doubtful, all(asked), woken
+        )
 
     def lose_call(self, lane: Lane, index: int) -> None:
         """The sweep finds a call's lease run out: it may be claimed anew, and its lane is published again."""
@@ -140,6 +182,13 @@ class Log:
     def lose_driver(self, lane: Lane, owner: int) -> None:
         """The sweep finds a driver's lease run out."""
         self.drivers.discard((lane, owner))
+        self._mark(lane)
+
+    def settle(self, lane: Lane, index: int, ruling: Ruling) -> None:
+        """A person says what became of a call."""
+        self.unknown.remove((lane, index))
+        self.journals[lane].append(Noted(CallDecided(index, ruling)))
+        self.settled[lane, index] = len(self.journals[lane])
         self._mark(lane)
 
     def undo(self, lane: Lane, calls: Collection[int], stale: Collection[int]) -> None:
@@ -174,6 +223,8 @@ class Log:
         self.ends[call] = entry.outcome.status
         self.holders.pop(call, None)
         self.begun.pop(call, None)
+        self.unknown.discard(call)
+        self.settled.pop(call, None)
         return True
 
     def _brings_what_is_awaited(self, entries: Sequence[Entry], accepted: Sequence[bool]) -> bool:
@@ -192,16 +243,38 @@ class Log:
         self._marks += 1
         self.published[lane] = self._marks
 
-    def _claim(self, lane: Lane, index: int, owner: int) -> bool:
+    def _claim(self, commit: Commit, index: int) -> bool:
+        lane, owner = commit.lane, commit.owner
         call = lane, index
         is_ours = call not in self.ends and self.holders.get(call, owner) == owner and not self.is_finished
+        is_ours = is_ours and commit.seen >= self.settled.get(call, 0)
         if is_ours and self.holders.get(call) != owner:
             self.holders[call], self.begun[call] = owner, len(self.journals[lane])
+            self.settled.pop(call, None)
+            if (event := commit.begins.get(index)) is not None:
+                self.journals[lane].append(Noted(event))
         return is_ours
 
+    def _is_doubtful(self, lane: Lane, index: int) -> bool:
+        """Whether a call has begun, and nobody is at work on it, or has said what became of it."""
+        call = lane, index
+        return call in self.begun and call not in self.holders and call not in self.settled
 
-def standing(journal: Iterable[Entry | Undone]) -> list[Entry]:
+    def _ask(self, lane: Lane, event: CallHeld) -> bool:
+        call = lane, event.call
+        if is_news := self._is_doubtful(*call) and call not in self.unknown:
+            self.unknown.add(call)
+            self.journals[lane].append(Noted(event))
+        return is_news
+
+
+def standing(journal: Iterable[Entry | Undone | Noted]) -> list[Entry]:
     """The ends in a lane's journal that count after the last of its entries."""
+    return [entry for entry in effective(journal) if isinstance(entry, Entry)]
+
+
+def effective(journal: Iterable[Entry | Undone | Noted]) -> list[Entry | Undone | Noted]:
+    """What counts in a lane's journal after the last of its entries."""
     entries = list(journal)
     counts = effective_events([entry.event for entry in entries])
-    return [entry for entry, is_one in zip(entries, counts, strict=True) if is_one and isinstance(entry, Entry)]
+    return [entry for entry, is_one in zip(entries, counts, strict=True) if is_one]

@@ -10,7 +10,7 @@ from acts_celery.protocol.engine.events import Outcome, Status
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.state.fold import Fold
 
-from .log import Entry, Lane, Result, Steps, Undone, standing
+from .log import Entry, Lane, Noted, Result, Steps, Undone, effective
 
 if TYPE_CHECKING:
     from .world import World
@@ -35,7 +35,7 @@ class RunView:
                 self.fold.withdraw(frozenset(entry.event.calls))
                 for index in entry.event.calls:
                     del self.statuses[index]
-            else:
+            elif isinstance(entry, Entry):
                 append(self.fold, entry.outcome)
                 self.statuses[entry.outcome.index] = entry.outcome.status
             self.seen += 1
@@ -48,7 +48,7 @@ class LaneView:
         self,
         run: RunView,
         lane: Lane,
-        entries: Sequence[Entry | Undone],
+        entries: Sequence[Entry | Undone | Noted],
         running: Sequence[int],
         mark: int | None = None,
     ) -> None:
@@ -115,9 +115,12 @@ class LaneView:
         """Whether a global call has still to come for some call of the lane."""
         return not self.awaited <= self.run.statuses.keys()
 
-    def _feed(self, entries: Sequence[Entry | Undone]) -> None:
-        for entry in standing(entries):
-            self.apply(entry.outcome)
+    def _feed(self, entries: Sequence[Entry | Undone | Noted]) -> None:
+        for entry in effective(entries):
+            if isinstance(entry, Entry):
+                self.apply(entry.outcome)
+            elif isinstance(entry, Noted):
+                self.execution.apply(entry.event)
         self.seen += len(entries)
 
 

@@ -7,13 +7,15 @@ from random import Random
 from typing import Any
 
 from acts_celery.protocol import Conflict, Context, Plan
-from acts_celery.protocol.engine.events import Failure, Start, Status, Success
+from acts_celery.protocol.engine.events import Failure, Ruling, Start, Status, Success
 from acts_celery.protocol.plan.waits import LaneWaits, RetryReach
 
 from .log import DATE, Lane, Log, Result, standing
 from .process import Process, Task
 from .views import LaneView
 
+Settle = Callable[[Lane, int], Ruling]
+"""Says what became of a call whose end is not known: a person who has looked."""
 Carry = Callable[[Start, Lane, int, Mapping[str, Any]], "Success | Failure"]
 """Carries a call out: the start, its lane, the attempt (from 0) and its context."""
 MOST_STEPS = 10_000
@@ -31,6 +33,7 @@ class World:
         processes: int = 2,
         misfortunes: int = 6,
         faulty: Collection[tuple[Lane, int]] = (),
+        settle: Settle | None = None,
     ) -> None:
         self.plan, self.random = plan, random
         self.faulty = faulty
@@ -55,6 +58,7 @@ class World:
         self._remote: list[tuple[Lane, Result]] = []
         self._attempts: dict[tuple[Lane, int], int] = {}
         self._carry, self._misfortunes, self._owners = carry, misfortunes, 0
+        self._settle = settle
         self._processes = [Process(self) for _ in range(processes)]
 
     def run(self) -> None:
@@ -67,7 +71,9 @@ class World:
             elif self.faulty and self.random.random() < 0.05:
                 self._retry(downstream=self.random.random() < 0.5)
             elif not self._move():
-                if not self.log.is_finished:
+                if self.log.unknown:
+                    self._ask()
+                elif not self.log.is_finished:
                     self._sweep()
                 elif not self._retry(downstream=True):
                     return
@@ -149,6 +155,9 @@ class World:
         calls = [(task, index) for _, task in tasks for index in _in_line(task)]
         ready = [(process, task) for process, task in tasks if task.can_go]
         queued, remote = len(self._queue), len(self._remote)
+        if self.log.unknown and self.random.random() < 0.1:
+            self._ask()
+            return True
         if not (queued or remote or calls or ready):
             return False
         place = self.random.randrange(queued + remote + len(calls) + len(ready))
@@ -163,6 +172,13 @@ class World:
         else:
             self._steps(*ready[place - queued - remote - len(calls)])
         return True
+
+    def _ask(self) -> None:
+        """A person says of a call what became of it; the client may be killed before it publishes the lane."""
+        lane, index = self.random.choice(sorted(self.log.unknown, key=str))
+        assert self._settle is not None
+        self.log.settle(lane, index, self._settle(lane, index))
+        self._publish_or_die(lane)
 
     def _retry(self, *, downstream: bool) -> bool:
         """What `acts retry --effects` does, with `--downstream` or without; says whether there was anything to do."""

@@ -268,6 +268,11 @@ local function is_doubtful(kind, holder)
     return not (kind == 'decided' and tonumber(string.match(holder, '^%d+')) > restored)
 end
 
+-- Whether a person has decided on a call since the caller has read the lane: it may have been said that the call has ended.
+local function is_unseen(kind, holder)
+    return kind == 'decided' and is_before(request.seen, holder)
+end
+
 local claims, failed, repeated = {}, {}, {}
 for i, claim in ipairs(request.claims) do
     local member = field(claim.call)
@@ -277,6 +282,7 @@ for i, claim in ipairs(request.claims) do
     local is_resting = kind == 'retry' and tonumber(holder) > now
     claims[i], failed[i], repeated[i] = 0, failures or 0, kind == 'lost'
     local is_free = kind and kind ~= 'held' and kind ~= 'unknown' and kind ~= 'child' and not is_resting
+    is_free = is_free and not is_unseen(kind, holder)
     local losses = is_free and attempt - failures or 0
     if claim.begins and is_free and not is_held and status == 'running' and claim.not_done ~= attempt and is_doubtful(kind, holder) then
         claims[i], is_free = -2 - attempt, false
@@ -315,14 +321,15 @@ end
 local holds = {}
 for i, hold in ipairs(request.holds) do
     local before = entries[hold.call]
-    local kind, attempt, failures = read_condition(before)
+    local kind, attempt, failures, holder = read_condition(before)
     -- Labels may have been added since an attempt, and hold the next one (SPEC R16.1).
     local is_again = hold.elements == 0 and (kind == 'lost' or kind == 'retry')
     local is_free = not before or is_again or (kind == 'decided' and (hold.elements > 0 or hold.ends)) -- it was approved
     if hold.begun then
-        is_again = kind == 'lost' or kind == 'retry' or kind == 'decided' or (is_under_way(kind) and attempt == hold.begun)
+        is_again = (is_begun(kind) or kind == 'retry' or kind == 'decided') and attempt == hold.begun
         is_free = not before or is_again
     end
+    is_free = is_free and not is_unseen(kind, holder)
     holds[i] = status == 'running' and not is_outdated and all_accepted and is_free
     if holds[i] and hold.elements > 0 then
         local begun, left = unpack(redis.call('HMGET', state, 'elements', 'elements_left'))
