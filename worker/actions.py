@@ -141,7 +141,7 @@ def settle(
     shown: str | None = None,
     by: str | None = None,
 ) -> Done:
-    """Say what became of CALL of RUN, which is carried out at most once, was begun, and has brought no result
+    """Say what became of CALL of RUN, which runs at most once, was begun, and has brought no result
     (`acts held` shows what is known of it): --done, with --value as its result, or --failed REASON; or have it begin
     --again. On a terminal the call is shown first; elsewhere give --shown, or --yes.
 

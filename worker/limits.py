@@ -675,7 +675,7 @@ LARGEST_COUNT: Final = 2**53
 WAITS_ALONE: Final = -1
 """The answer of the script for a claim that was not granted since its workers may have died of the call."""
 END_UNKNOWN: Final = -2
-"""The answer for a claim of a call that is carried out at most once and may have begun; the number of that attempt is
+"""The answer for a claim of a call that runs at most once and may have begun; the number of that attempt is
 subtracted from it.
 """
 PUBLISHED_SECONDS: Final = 5.0

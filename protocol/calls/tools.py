@@ -100,7 +100,7 @@ class Runner:
 RESOURCE: Final = "_resource"
 """The name of a server or another resource outside that a tool reads or changes (SPEC R6.8)."""
 ONCE: Final = "_once"
-"""Whether a call is carried out at most once, or a person is asked (SPEC R4.11)."""
+"""Whether a call runs at most once, or a person is asked (SPEC R4.11)."""
 BESIDE: Final = (TRUST, RESOURCE, ONCE)
 """Names of what a tool says beside its `properties` and that speaks of no property of a call."""
 
@@ -136,7 +136,7 @@ class Tool:
 
     @cached_property
     def trust(self) -> ToolTrust:
-        """Trust that the tool declares for itself, and whether it is carried out at most once (SPEC R4.11, R16.1)."""
+        """Trust that the tool declares for itself, and whether it runs at most once (SPEC R4.11, R16.1)."""
         trust = ToolTrust.read(self.declaration.get(TRUST))
         return replace(trust, once=True) if self.declaration.get(ONCE) is True else trust
 

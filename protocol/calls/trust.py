@@ -36,7 +36,7 @@ class ToolTrust:
     endorses: bool = False
     """Whether an operator's delegate gives trusted answers whatever it has read (SPEC R16.3)."""
     once: bool = False
-    """Whether a call is carried out at most once, or a person is asked (SPEC R4.11): `_once` beside `_trust`."""
+    """Whether a call runs at most once, or a person is asked (SPEC R4.11): `_once` beside `_trust`."""
 
     @classmethod
     def read(cls, said: Any) -> ToolTrust:
@@ -62,7 +62,7 @@ class ToolTrust:
         return self.effects or bool(self.result) or self.endorses or self.once
 
     def to_dict(self) -> dict[str, Any]:
-        """The declaration as a tool's `_trust`, with what stands beside it."""
+        """The declaration as a tool's `_trust`, with what is declared beside it."""
         return {
             **({"effects": True} if self.effects else {}),
             **({"result": sorted(self.result)} if self.result else {}),

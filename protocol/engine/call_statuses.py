@@ -142,7 +142,7 @@ class CallStatuses:
         self._snapshots: dict[int, Snapshot] = {}
         self._rulings: dict[int, Ruling] = {}
         self._begun: dict[int, CallBegun] = {}
-        """The last attempts of calls that are carried out at most once (SPEC R4.11)."""
+        """The last attempts of calls that run at most once (SPEC R4.11)."""
         self._unknown: dict[int, Evidence] = {}
         """What is known of calls whose end is not known, until the log says that a person is asked."""
         self._asked: set[int] = set()
@@ -239,7 +239,7 @@ class CallStatuses:
         return evidence
 
     def begun(self, index: int) -> CallBegun | None:
-        """What the log says of the last attempt at a call that is carried out at most once."""
+        """What the log says of the last attempt at a call that runs at most once."""
         return self._begun.get(index)
 
     def _let_go(self, event: CallDecided) -> bool:

@@ -251,7 +251,7 @@ class ElementEnded:
 
 @dataclass(frozen=True, slots=True)
 class CallBegun:
-    """An attempt at a call, or an element, that is carried out at most once begins with this entry (SPEC R4.11)."""
+    """An attempt at a call, or an element, that runs at most once begins with this entry (SPEC R4.11)."""
 
     kind: ClassVar = "begun"
     status: ClassVar = Status.RUNNING
@@ -438,7 +438,7 @@ class Failure:
     labels: Labels = TRUSTED
     """See `Success`."""
     is_unknown: bool = False
-    """Whether the end of a call that is carried out at most once is not known: it timed out, or its result cannot be
+    """Whether the end of a call that runs at most once is not known: it timed out, or its result cannot be
     kept (SPEC R4.11).
     """
 

@@ -324,7 +324,7 @@ class Execution(CallStatuses):
         return self._snapshot(start.call, start.parameters)
 
     def is_once(self, call: Call) -> bool:
-        """Whether a call is carried out at most once, or a person is asked (SPEC R4.11)."""
+        """Whether a call runs at most once, or a person is asked (SPEC R4.11)."""
         return bool(self._config.trust) and self._config.trust_of(call).once
 
     def _decide_elements(self, call: Call, elements: Elements, date: str, here: Fold) -> Decision | None:

@@ -1,4 +1,4 @@
-"""Calls that are carried out at most once, or a person is asked (SPEC R4.11)."""
+"""Calls that run at most once, or a person is asked (SPEC R4.11)."""
 
 from __future__ import annotations
 

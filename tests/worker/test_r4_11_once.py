@@ -1,4 +1,4 @@
-"""A call that is carried out at most once, or a person is asked (SPEC R4.11)."""
+"""A call that runs at most once, or a person is asked (SPEC R4.11)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
 import pytest
@@ -166,11 +167,13 @@ def test_r4_11_where_nobody_is_to_be_asked_the_call_fails_as_unknown(ledger: Bac
 
 
 def test_r4_11_a_call_that_was_sent_and_forgotten_becomes_a_dead_letter(ledger: Backend) -> None:
-    run, _ = asked(ledger, pays(ledger, "effect", to=""))
+    run = ledger.client.submit(solution={"calls": [pays(ledger, "effect", to="")]})
     letters = ledger.client.dead_letters()
-    with ledger.worker():
-        while not (found := letters.list(run.id)):
-            pass
+    while not (found := letters.list(run.id)):
+        with ledger.worker() as worker:
+            while worker.poll() is None and not letters.list(run.id):
+                with suppress(TimeoutExpired):
+                    worker.wait(0.3)
     assert [one.error_type for one in found] == ["Unknown"]
     assert effects(ledger, run) == 1
 
@@ -193,6 +196,20 @@ def test_r4_11_a_run_that_asks_goes_on_without_what_reads_it_and_changes_nothing
         run.settle(held, "done", value="paid")
         assert {run.wait(timeout_seconds=60).status, fork.wait(timeout_seconds=60).status} == {"completed"}
     assert (effects(ledger, run), effects(ledger, fork)) == (1, 0)
+
+
+@pytest.mark.parametrize("begins_again", [False, True])
+def test_r4_11_a_call_that_was_begun_is_not_skipped_when_its_run_is_cancelled(
+    ledger: Backend, begins_again: bool
+) -> None:
+    run, result = asked(ledger, pays(ledger, "effect"))
+    assert result is None
+    if begins_again:
+        run.settle(run.held()[0], "again")
+    run.cancel()
+    [call] = run.result().calls
+    assert (call.status, (call.error or {}).get("type")) == ("failed", "Unknown")
+    assert run.status()["calls"] == {"failed": 1}
 
 
 def test_r4_11_a_fork_from_before_asks_about_what_the_other_run_has_done_since(ledger: Backend) -> None:

@@ -167,7 +167,7 @@ def unpack_task(data: bytes) -> TaskMessage:
 
 
 def is_once(message: TaskMessage) -> bool:
-    """Whether the task of a fire-and-forget call says that it is carried out at most once (SPEC R4.11)."""
+    """Whether the task of a fire-and-forget call says that it runs at most once (SPEC R4.11)."""
     return unpack(message.body).get("once") is True
 
 
@@ -243,7 +243,7 @@ class ActivityCall:
     """The mark of the contract under which the call was checked (SPEC R17.2); empty where none is known."""
     untrusted: Untrusted | None = None
     once: bool = False
-    """Whether the call is carried out at most once (SPEC R4.11)."""
+    """Whether the call runs at most once (SPEC R4.11)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ class DelegateCall:
     asked: str = ""
     """The digest of the request of a tick that is not in the message: who may read the log has it from there."""
     once: bool = False
-    """Whether the call is carried out at most once (SPEC R4.11)."""
+    """Whether the call runs at most once (SPEC R4.11)."""
 
 
 NOT_READ: Final = "RequestNotRead"

@@ -43,6 +43,4 @@ def _note_restored(common: Common) -> None:
     """Have calls asked about that a log does not know to have begun, since it is that of a backup."""
     with common.client() as client:
         count = client.note_restored()
-    tell(
-        f"{counted(count, 'run')} under way: calls that are carried out at most once are asked about before they begin"
-    )
+    tell(f"{counted(count, 'run')} under way: calls that run at most once are asked about before they begin")

@@ -374,8 +374,8 @@ class Client:
         return self.checker.check_amendment(value, so_far)
 
     def note_restored(self) -> int:
-        """Note that the log was restored from a backup, before workers start: of calls of the runs under way that are
-        carried out at most once and have not ended, a person is asked (SPEC R4.11). Returns how many runs these are.
+        """Note that the log was restored from a backup, before workers start: of calls of the runs under way that run
+        at most once and have not ended, a person is asked (SPEC R4.11). Returns how many runs these are.
         """
         with redis_errors(self.settings):
             return RunList(self._redis, self.settings.key_prefix).note_restored()

@@ -2,7 +2,7 @@
 
 The log up to an id is copied with its ids, page by page, so a fork's past can be read like any other; the state of
 lanes and calls, and the counters, follow from it. Calls that had not ended then run anew; calls that were sent and
-forgotten do not. Of calls that are carried out at most once and that the other run has begun, then or since, a person
+forgotten do not. Of calls that run at most once and that the other run has begun, then or since, a person
 is asked (SPEC R4.11).
 """
 
@@ -42,7 +42,7 @@ SETTLED: Final = "settled"
 _EACH: Final = str(FAN_OUT_KIND)
 """The condition of a call that is run for each element: it counts as running from its beginning to its end."""
 _LOST: Final = "lost"
-"""Counts calls that are carried out at most once and were begun in the other run."""
+"""Counts calls that run at most once and were begun in the other run."""
 
 
 class Forker:
@@ -73,14 +73,12 @@ class Forker:
                 copy.add_file(*file)
             copy.append(self._past(run, at))
             counts, open_calls = self._write_calls(copy, run)
-            imported = self._store.fields("imported") != [None] and _has_once(
-                run
-            )  # what it began since is not in its log
+            is_behind = self._store.fields("imported") != [None] and _has_once(run)  # its own backend has gone on
             with admitted(self._redis, self._settings, counts["total"]) as limits:
                 state = _state(run, counts, now_ms, is_paused=is_paused) | owner_fields(self._settings) | limits
                 order = audit_record(self._settings, "forked", run=self._run, at=at)
                 copy.add({Field.STATUS: state["status"].encode(), Field.AUDIT: order.pack()})
-                asks = {"restored": now_ms} if imported else {}
+                asks = {"restored": now_ms} if is_behind else {}
                 copy.finish(state | {"forked_from": self._run, "forked_at": at, **amended, **asks}, open_calls)
             order.write_line(copy.run)
             DueRuns(self._redis, self._settings.key_prefix).note(copy.run)
@@ -186,7 +184,7 @@ class Forker:
         lane.apply(read_entry(copy.add(written).encode(), written))
 
     def _begun(self) -> dict[str, dict[int, Fields]]:
-        """What the run's whole log says of the beginnings of calls that are carried out at most once, by lane and call;
+        """What the run's whole log says of the beginnings of calls that run at most once, by lane and call;
         the last attempt counts.
         """
         found = defaultdict[str, dict[int, Fields]](dict)
@@ -198,7 +196,7 @@ class Forker:
 
 
 def _has_once(run: RunState) -> bool:
-    """Whether calls of a run may be carried out at most once."""
+    """Whether calls of a run may run at most once."""
     return any(said.once for said in run.definition.trust.values())
 
 

@@ -155,7 +155,7 @@ EventKind = Literal["run", "call", "begun", "held", "decided", "each", "element"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something happened: a call ended (`kind` "call"), has "begun" (where it is carried out at most once), waits for a
+    """Something happened: a call ended (`kind` "call"), has "begun" (where it runs at most once), waits for a
     person ("held"), was decided on ("decided"; the status says how), begins to run for so many `elements` ("each"), one
     of them ended ("element"), is to be answered by a `child` run ("child"), or the run's status changed ("run").
 

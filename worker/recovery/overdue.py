@@ -244,7 +244,7 @@ class Outbox:
     def _is_asked_about(
         self, run: str, member: bytes, number: int, failures: int, is_repeated: bool, task: bytes
     ) -> bool:
-        """Make a dead letter of a call that is carried out at most once and may have begun: a person says whether it
+        """Make a dead letter of a call that runs at most once and may have begun: a person says whether it
         is sent again (SPEC R4.11). Says whether it is one.
         """
         with suppress(*UNREADABLE):

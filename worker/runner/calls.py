@@ -425,8 +425,8 @@ async def invoke(
     limits: Limits,
     threads: Threads,
 ) -> Result:
-    """Call a function, once. Never raises, but for its own cancellation. Where the policy says that a call is carried
-    out at most once, a failure says whether anybody knows what the function has done (SPEC R4.11).
+    """Call a function, once. Never raises, but for its own cancellation. Where the policy says that a call runs
+    at most once, a failure says whether anybody knows what the function has done (SPEC R4.11).
     """
     enter(attempt, name)
     enter_place(attempt)
@@ -455,7 +455,7 @@ async def invoke(
 
 
 class _Unkept(Exception):
-    """The function of a call that is carried out at most once has returned, and its result cannot be kept."""
+    """The function of a call that runs at most once has returned, and its result cannot be kept."""
 
 
 def _read(value: Any, limits: Limits, *, is_once: bool, is_plain: bool = False) -> Any:
@@ -471,7 +471,7 @@ def _read(value: Any, limits: Limits, *, is_once: bool, is_plain: bool = False) 
 
 
 def _unknown(error: BaseException, policy: Policy) -> Failure | None:
-    """The end of an attempt at a call that is carried out at most once, where it does not say what the function has
+    """The end of an attempt at a call that runs at most once, where it does not say what the function has
     done (SPEC R4.11): an exception that the function raised does.
     """
     if isinstance(error, _Unkept):

@@ -135,7 +135,7 @@ class Decider:
         self._now_ms = None
 
     def _doubt(self, lane: LaneView, step: Step, call: Call, attempt: Attempt, result: Failure | Untold) -> None:
-        """Take in that nobody knows how an attempt at a call has ended that is carried out at most once, or what its
+        """Take in that nobody knows how an attempt at a call has ended that runs at most once, or what its
         activity says of that.
         """
         execution, once = lane.execution, self._starter.once

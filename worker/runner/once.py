@@ -1,4 +1,4 @@
-"""Calls that are carried out at most once: their beginnings in the log, and who says how one has ended (SPEC R4.11).
+"""Calls that run at most once: their beginnings in the log, and who says how one has ended (SPEC R4.11).
 
 The commit that claims such a call writes its beginning into the log, before any code of it runs. One that began and
 brought no result - its worker died, it took too long, its result cannot be kept - is not claimed again. Its activity is
@@ -38,7 +38,7 @@ Watch = Callable[[Coroutine[Any, Any, Success | Untold], Attempt], None]
 
 
 class OnceCalls:
-    """The calls of one lane that are carried out at most once."""
+    """The calls of one lane that run at most once."""
 
     def __init__(self, services: WorkerContext, run: str, instance: str | None, watch: Watch) -> None:
         self._services = services

@@ -252,7 +252,7 @@ class Starter:
         return replace(claim, begins=begins, not_done=not_done)
 
     def is_once(self, call: Call, execution: Execution) -> bool:
-        """Whether a call is carried out at most once (SPEC R4.11). A run that answers one is begun once in any case."""
+        """Whether a call runs at most once (SPEC R4.11). A run that answers one is begun once in any case."""
         return execution.is_once(call) and not self._is_for_child(call)
 
     async def begin(

@@ -38,7 +38,7 @@ class Claim:
     alone: bool = False
     """Whether the call has its turn in the quarantine of the process."""
     begins: bytes = b""
-    """What the log is to say of its beginning, if the call is carried out at most once (SPEC R4.11)."""
+    """What the log is to say of its beginning, if the call runs at most once (SPEC R4.11)."""
     not_done: int | None = None
     """The attempt at such a call of which the activity says that it has done nothing."""
 

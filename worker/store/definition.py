@@ -291,7 +291,7 @@ class StoredPlan:
         return self.operator | OperatorTrust(by_name)
 
     def has_effects(self, call: Call) -> bool:
-        """Whether a call changes something outside: it says so, or that it is carried out at most once."""
+        """Whether a call changes something outside: it says so, or that it runs at most once."""
         trust = tool_trust_of(self.trust, call.tool, call.runner.name)
         return trust.effects or trust.once
 

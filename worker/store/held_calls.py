@@ -143,7 +143,7 @@ def _pack_snapshot(tool: str, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def pack_begun(tool: str, snapshot: Snapshot, key: str, worker: str) -> bytes:
-    """What an entry holds of a call that is carried out at most once and begins; the script adds the attempt."""
+    """What an entry holds of a call that runs at most once and begins; the script adds the attempt."""
     return pack(_pack_snapshot(tool, snapshot) | {"unknown": {"said": "", "key": key, "worker": worker}})
 
 

@@ -323,7 +323,7 @@ def secret(prefix: str) -> str:
 # | `W` | who has run it, with which version of the code: a number (`scripts.ExecutedBy`) |
 # | `k` | the lane's record, in its first entry and wherever it was amended (see `definition`) |
 # | `element` | an element of the call has ended: its number and how, `<n>:<status>` |
-# | `begun` | a call, or an element, that is carried out at most once begins, with this (msgpack, as `held`) |
+# | `begun` | a call, or an element, that runs at most once begins, with this (msgpack, as `held`) |
 # | `attempt` | beside it: which attempt that is |
 # | `held` | the call, or an element whose end is not known, waits for a person, with this (msgpack, see `held_calls`) |
 # | `decided` | what was decided of it (msgpack) |

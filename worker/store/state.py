@@ -52,7 +52,7 @@ class Elements:
     codes: set[int | None] = field(default_factory=set)
     """The numbers of who has run them (see `scripts.ExecutedBy`)."""
     begun: dict[int, CallState] = field(default_factory=dict)
-    """Elements that are carried out at most once and have begun, and not ended, by number."""
+    """Elements that run at most once and have begun, and not ended, by number."""
 
     def without_failed(self) -> Elements:
         """The elements without those that failed, which are run again."""
@@ -94,7 +94,7 @@ class CallState:
 
     end: End | None = None
     begun: str | None = None
-    """The entry with which its last attempt has begun, where it is carried out at most once."""
+    """The entry with which its last attempt has begun, where it runs at most once."""
     held: str | None = None
     """The entry since which it waits for a person or a moment, or did."""
     evidence: Evidence | None = None

@@ -144,7 +144,7 @@ class Drive:
             yield from self._note_global(committed)
 
     def _begin(self, start: Start, begun: CallBegun | None) -> None:
-        """Carry out a call. One that is carried out at most once does not begin after its lease."""
+        """Carry out a call. One that runs at most once does not begin after its lease."""
         if begun is None or self.world.log.holders.get((self.lane, start.call.index)) == self.owner:
             self._carry_out(start)
         if begun is not None:

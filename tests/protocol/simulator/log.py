@@ -49,7 +49,7 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """In a lane's journal: a call that is carried out at most once begins, its end is not known, or a person has said
+    """In a lane's journal: a call that runs at most once begins, its end is not known, or a person has said
     what became of it (SPEC R4.11).
     """
 
@@ -84,7 +84,7 @@ class Commit:
     entries: Sequence[Entry] = ()
     claims: Sequence[int] = ()
     begins: Mapping[int, CallBegun] = field(default_factory=dict)
-    """What the journal is to say of those of the claimed calls that are carried out at most once."""
+    """What the journal is to say of those of the claimed calls that run at most once."""
     asks: Sequence[CallHeld] = ()
     """Calls whose end is not known."""
     park: bool = False

@@ -220,13 +220,13 @@ end
 --          was given back does not count, and the first time the log has a note of the call that it is `of`),
 --          children: {call, attempt, run} (calls at work that a child run is to answer),
 --          claims: {call, lease_ms, queue ("" where the owner carries it out itself), alone (whether no other call is at
---          work there that may be what its workers died of), begins (what the log is to say of its beginning, where it is
---          carried out at most once; else nil), not_done (the attempt at such a call of which it is known that it has done
+--          work there that may be what its workers died of), begins (what the log is to say of its beginning, where it runs
+--          at most once; else nil), not_done (the attempt at such a call of which it is known that it has done
 --          nothing; nil)}, alone_from and most_losses (with so many losses a call is
 --          claimed only `alone`; with the most it does not begin any more)
 -- Answer: claims (for each the number of the attempt, 0 where it is at work or rests, -1 where it is to be claimed
---         alone, -2 less the number of the attempt where it is carried out at most once and may have begun), failures (for each how many of the attempts before failed), repeated (for each whether the one before
---         was lost)
+--         alone, -2 less the number of the attempt where it runs at most once and may have begun), failures (for each how
+--         many of the attempts before failed), repeated (for each whether the one before was lost)
 
 for _, retry in ipairs(request.retries) do
     local kind, attempt, failures = read_condition(entries[retry.call])
@@ -258,7 +258,7 @@ for _, child in ipairs(request.children) do
     end
 end
 
--- Whether nobody knows how an attempt at a call has ended that is carried out at most once: its worker is lost, or the log
+-- Whether nobody knows how an attempt at a call has ended that runs at most once: its worker is lost, or the log
 -- was restored since and does not know what was begun after it.
 local restored = tonumber(run[7] or nil)
 local function is_doubtful(kind, holder)

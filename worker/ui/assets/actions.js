@@ -255,7 +255,7 @@ function settling(run, one, about) {
   const value = Object.assign(make("textarea", { rows: "6", spellcheck: "false" }), { value: "null" });
   const reason = make("input", { type: "text", autocomplete: "off" });
   const failed = () => {
-    if (!reason.value.trim()) throw new Refusal("Say why: the reason stands in the log.");
+    if (!reason.value.trim()) throw new Refusal("Say why: the log keeps the reason.");
     return { ...about, outcome: "failed", reason: reason.value.trim() };
   };
   return wrap(
