@@ -35,6 +35,7 @@ COMMANDS: Final = {
     ),
     "contract/test_contracts": "contracts",
     "mcp/test_tools_of_servers": "mcp",
+    "worker/test_r4_11_once": "settle",
     "worker/test_r4_12_moments": "move",
     "worker/test_traces": "trace traces",
 }

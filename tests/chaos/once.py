@@ -70,22 +70,24 @@ def killed(backend: Backend) -> int:
 
 @contextmanager
 def kept_alive(backend: Backend, processes: int) -> Iterator[None]:
-    """Have a worker of so many processes, another one whenever it has died."""
+    """Have so many workers, another one in place of each that has died."""
     over = threading.Event()
 
     def keep() -> None:
         while not over.is_set():
-            with backend.worker("--processes", str(processes)) as worker:
+            with backend.worker() as worker:
                 while worker.poll() is None and not over.wait(_LOOK_SECONDS):
                     pass
 
-    keeper = threading.Thread(target=keep)
-    keeper.start()
+    keepers = [threading.Thread(target=keep) for _ in range(processes)]
+    for keeper in keepers:
+        keeper.start()
     try:
         yield
     finally:
         over.set()
-        keeper.join()
+        for keeper in keepers:
+            keeper.join()
 
 
 def batch(backend: Backend, number: int, choose: random.Random, *, patience_seconds: float) -> Counter[str]:

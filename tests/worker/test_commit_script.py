@@ -15,6 +15,7 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol.calls.call import element_index
 from acts_celery.protocol.engine.events import CallEnded, Outcome, Status
 from acts_celery.worker.broker.messages import TaskMessage
+from acts_celery.worker.limits import END_UNKNOWN
 from acts_celery.worker.store.commits import Claim, Commit, Committed, Delegated, Ending, Held, Rest
 from acts_celery.worker.store.connections import connect_async
 from acts_celery.worker.store.keys import Keys
@@ -553,3 +554,28 @@ def test_an_output_that_can_be_read_in_the_end_is_no_fault_of_the_run(log_commit
     assert log_commit_consequences.state()["output_fault"] == "it is not there"
     log_commit_consequences.commit(done(1), output_fault="")
     assert log_commit_consequences.state()["status"] == "completed"
+
+
+def test_r4_11_a_call_that_a_person_has_decided_on_is_claimed_by_those_who_have_read_that(log: Log) -> None:
+    log.begin(1)
+    log.claim(0)
+    before = log.last(None)
+    id_ = log.redis.xadd(log.keys.log, {"l": "", "p": before, "c": 0, "decided": "x"})
+    log.redis.hset(log.keys.lanes, "", f"{id_}:1")
+    log.note(f"decided:1:0:{id_}")
+    asks = [Held(0, b"x", begun=1)]
+    assert log.claim(0, seen=before) == (0,)
+    assert log.advance(seen=before, holds=asks).held == (False,)
+    assert log.claim(0) == (2,)
+
+
+def test_r4_11_a_call_that_runs_at_most_once_and_was_lost_is_not_claimed_again(log: Log) -> None:
+    log.begin(1)
+    claims = [Claim(0, 30, begins=b"x")]
+    assert log.advance(claims=claims).attempts == (1,)
+    log.note("lost:1:0:")
+    assert log.advance(claims=claims).attempts == (END_UNKNOWN - 1,)
+    assert log.advance(holds=[Held(0, b"x", begun=2)]).held == (False,)
+    assert log.advance(holds=[Held(0, b"x", begun=1)]).held == (True,)
+    assert log.advance(claims=claims).attempts == (0,)
+    assert log.state()["unknown"] == "1"

@@ -17,6 +17,7 @@ from acts_celery.protocol import Rejected
 
 from .backend import FIXTURES, RUN_SECONDS, Backend, Meeting, settings_apart, status_of
 from .fixtures.ledger_activities import KNOWN, STEPS
+from .test_control_cli import command
 
 
 @pytest.fixture
@@ -143,8 +144,10 @@ def test_r4_11_a_call_that_brings_no_result_is_not_begun_again(ledger: Backend, 
     assert result is None
     [held] = run.held()
     assert said in held["unknown"]["said"]
+    about = run.id, held["call"], "--shown", held["shown"]
+    assert command(ledger, "settle", *about, "--done", "--failed", "both").code == 2
+    assert command(ledger, "settle", *about, "--failed", "the bank says no").code == 0
     with ledger.worker():
-        run.settle(held, "failed", reason="the bank says no")
         failed = run.wait(timeout_seconds=60)
     assert (failed.calls[0].error or {}) == {"type": "Rejected", "message": "the bank says no"}
     assert effects(ledger, run) == 1

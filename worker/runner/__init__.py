@@ -8,6 +8,7 @@
 `deciding`     which calls are ready, and what results mean
 `step`         what one commit holds
 `starting`     beginning a claimed call
+`once`         calls that run at most once: their beginnings, and who says how one has ended
 `calls`        one attempt of an activity or a delegate, within its timeout
 `remote`       calls that other workers run
 `rooms`        what other rooms do for the core
