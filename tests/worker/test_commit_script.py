@@ -560,7 +560,7 @@ def test_r4_11_a_call_that_a_person_has_decided_on_is_claimed_by_those_who_have_
     log.begin(1)
     log.claim(0)
     before = log.last(None)
-    id_ = log.redis.xadd(log.keys.log, {"l": "", "p": before, "c": 0, "decided": "x"})
+    id_: Any = log.redis.xadd(log.keys.log, {"l": "", "p": before, "c": 0, "decided": "x"})
     log.redis.hset(log.keys.lanes, "", f"{id_}:1")
     log.note(f"decided:1:0:{id_}")
     asks = [Held(0, b"x", begun=1)]
