@@ -23,7 +23,7 @@ from typing import Any, Final
 from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer
 from tests.worker.backend import FIXTURES, Backend, Meeting, meeting_url, settings_apart
-from tests.worker.fixtures.ledger_activities import KNOWN, STEPS
+from tests.worker.fixtures.ledger import KNOWN, STEPS
 
 TOOLS: Final = ("pay", "payAsync", "payFar")
 WRONG: Final = ("twice", "lost", "not asked")

@@ -16,7 +16,7 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
 
 from .backend import FIXTURES, RUN_SECONDS, Backend, Meeting, settings_apart, status_of
-from .fixtures.ledger_activities import KNOWN, STEPS
+from .fixtures.ledger import KNOWN, STEPS
 from .test_control_cli import command
 
 
