@@ -182,8 +182,8 @@ def test_r4_11_a_call_that_was_sent_and_forgotten_becomes_a_dead_letter(ledger: 
 
 
 def test_r4_11_a_run_that_asks_goes_on_without_what_reads_it_and_changes_nothing_of_it(ledger: Backend) -> None:
-    other = {"_tool": "note", "name": "x", "_outputPath": "†state.other"}
-    reader = {"_tool": "note", "name": "†state.paid", "_outputPath": "†state.read"}
+    other = {"_tool": "remark", "name": "x", "_outputPath": "†state.other"}
+    reader = {"_tool": "remark", "name": "†state.paid", "_outputPath": "†state.read"}
     run, result = asked(ledger, pays(ledger, "effect"), other, reader)
     assert result is None
     with ledger.worker():
