@@ -674,10 +674,6 @@ LARGEST_COUNT: Final = 2**53
 """The largest number that Redis' scripts keep whole."""
 WAITS_ALONE: Final = -1
 """The answer of the script for a claim that was not granted since its workers may have died of the call."""
-END_UNKNOWN: Final = -2
-"""The answer for a claim of a call that runs at most once and may have begun; the number of that attempt is
-subtracted from it.
-"""
 PUBLISHED_SECONDS: Final = 5.0
 """How long a published task may not have begun, though its queue is empty, before it counts as lost."""
 SENT_MS: Final = 1_000

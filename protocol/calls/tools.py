@@ -365,8 +365,8 @@ class Tool:
 
     @property
     def hidden(self) -> str | None:
-        """Which of `_trust` and `_once` is in `properties`, or in a part of the schema, where nothing reads it (SPEC
-        R4.11, R16.1).
+        """Name of `_trust` or `_once` where it is in `properties`, or in a part of the schema, where nothing reads it
+        (SPEC R4.11, R16.1).
         """
         said = (TRUST, ONCE)
         return next((key for key in said if self.names(key) or any(key in part for part in self._applied)), None)

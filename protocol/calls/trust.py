@@ -20,7 +20,7 @@ ENDORSES: Final = "_endorses"
 """With true in an operator's request definition: its answer, of a few values, is trusted (SPEC R16.3)."""
 _KEYS: Final = ("effects", "result", "content")
 _ALSO: Final = ("endorses", "once")
-"""What is said elsewhere, true or not at all."""
+"""Keys that are declared elsewhere, true or not at all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol.calls.call import element_index
 from acts_celery.protocol.engine.events import CallEnded, Outcome, Status
 from acts_celery.worker.broker.messages import TaskMessage
-from acts_celery.worker.limits import END_UNKNOWN
-from acts_celery.worker.store.commits import Claim, Commit, Committed, Delegated, Ending, Held, Rest
+from acts_celery.worker.store.commits import END_UNKNOWN, Claim, Commit, Committed, Delegated, Ending, Held, Rest
 from acts_celery.worker.store.connections import connect_async
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.log import LogTerms, MessageLog

@@ -244,7 +244,7 @@ NOT_KNOWN: Final = (
     "it was begun, and the log does not say how it has ended: its worker died or gave no sign of life, or the log is "
     "that of a fork or a backup"
 )
-"""What is said of a call that runs at most once and is not begun again by itself (SPEC R4.11)."""
+"""Says of a call that runs at most once and is not begun again by itself why that is (SPEC R4.11)."""
 
 
 def lost(losses: int) -> Failure:

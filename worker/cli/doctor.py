@@ -41,6 +41,10 @@ def doctor(*, restored: bool, common: Common) -> int:
 
 def _note_restored(common: Common) -> None:
     """Have calls asked about that a log does not know to have begun, since it is that of a backup."""
-    with common.client() as client:
-        count = client.note_restored()
+    from ..store.connections import connect, redis_errors
+    from ..store.run_list import RunList
+
+    settings = common.settings()
+    with redis_errors(settings), connect(settings) as redis:
+        count = RunList(redis, settings.key_prefix).note_restored()
     tell(f"{counted(count, 'run')} under way: calls that run at most once are asked about before they begin")

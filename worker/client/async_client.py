@@ -202,8 +202,6 @@ class AsyncClient(Twin[Client]):
         """A run, without looking whether it is there."""
         return AsyncRun(run if isinstance(run, Run) else self._plain.run_of(run), self._redis, self.settings)
 
-    note_restored = awaited(Client.note_restored)
-
     def dead_letters(self) -> AsyncDeadLetters:
         """The fire-and-forget calls that failed for good (SPEC R5.3)."""
         return AsyncDeadLetters(self._plain.dead_letters())

@@ -19,7 +19,6 @@ from ..registry.activities import Registry
 from ..registry.contracts import WorkersRegistry, read_contracts_file, workers_registry
 from ..runner.checking import Checker
 from ..store.connections import connect, redis_errors
-from ..store.run_list import RunList
 from ..store.run_store import RunStore
 from ..store.waiting import DeadLetters
 from .files import files_of, require_files
@@ -372,13 +371,6 @@ class Client:
 
     def _check_amendment(self, value: Any, so_far: SoFar) -> Plan:
         return self.checker.check_amendment(value, so_far)
-
-    def note_restored(self) -> int:
-        """Note that the log was restored from a backup, before workers start: of calls of the runs under way that run
-        at most once and have not ended, a person is asked (SPEC R4.11). Returns how many runs these are.
-        """
-        with redis_errors(self.settings):
-            return RunList(self._redis, self.settings.key_prefix).note_restored()
 
     def dead_letters(self) -> DeadLetters:
         """The fire-and-forget calls that failed for good (SPEC R5.3)."""

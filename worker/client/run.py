@@ -279,6 +279,10 @@ if TYPE_CHECKING:
     """What publishes, opened when it is first needed."""
 
 
+AnyCall = Mapping[str, Any] | str | int
+"""A held call as `held` has it, or its id or index."""
+
+
 @with_named_options
 class Run(ReadableRun[OutputT]):
     """A submission under way or ended. Get one from `Client.submit` or `Client.run`."""
@@ -405,7 +409,7 @@ class Run(ReadableRun[OutputT]):
 
     def approve(
         self,
-        call: Mapping[str, Any] | str | int,
+        call: AnyCall,
         *,
         parameters: Mapping[str, Any] | None = None,
         scopes: Sequence[str] | None = None,
@@ -438,15 +442,11 @@ class Run(ReadableRun[OutputT]):
 
         return self._decide(call, shown, decide)
 
-    def answer(
-        self, call: Mapping[str, Any] | str | int, value: Any, *, by: str | None = None, shown: str | None = None
-    ) -> str:
+    def answer(self, call: AnyCall, value: Any, *, by: str | None = None, shown: str | None = None) -> str:
         """Answer a question (a call of `ask_human`): the value is its result. Otherwise like `approve`."""
 
-        def decide(run: Run, call: str | int, shown: str | None) -> str:
-            return run._people.answer(call, self._plain(value), by=by, shown=shown)
-
-        return self._decide(call, shown, decide)
+        own = self._plain(value)
+        return self._decide(call, shown, lambda run, one, seen: run._people.answer(one, own, by=by, shown=seen))
 
     def plan(self) -> dict[str, Any] | None:
         """The plan that waits for an approval (mode lazy): `plan` its digest, `tick` of a loop, `calls`; SPEC R13.7."""
@@ -463,21 +463,17 @@ class Run(ReadableRun[OutputT]):
         with redis_errors(self._settings):
             self._plans.approve(digest, by=by, for_all=for_all)
 
-    def reject(
-        self, call: Mapping[str, Any] | str | int, reason: str, *, by: str | None = None, shown: str | None = None
-    ) -> str:
+    def reject(self, call: AnyCall, reason: str, *, by: str | None = None, shown: str | None = None) -> str:
         """End a held call with an error of type `Rejected`, which goes where an exception would go. Otherwise like
         `approve`.
         """
 
-        def decide(run: Run, call: str | int, shown: str | None) -> str:
-            return run._people.reject(call, self._plain(reason), by=by, shown=shown)
-
-        return self._decide(call, shown, decide)
+        own = self._plain(reason)
+        return self._decide(call, shown, lambda run, one, seen: run._people.reject(one, own, by=by, shown=seen))
 
     def settle(
         self,
-        call: Mapping[str, Any] | str | int,
+        call: AnyCall,
         outcome: str,
         *,
         value: Any = None,
@@ -489,11 +485,8 @@ class Run(ReadableRun[OutputT]):
         `failed`, for a reason; or have it begin `again`. Otherwise like `approve`.
         """
 
-        def decide(run: Run, call: str | int, shown: str | None) -> str:
-            own = self._plain(value)
-            return run._people.settle(call, outcome, value=own, reason=reason, by=by, shown=shown)
-
-        return self._decide(call, shown, decide)
+        said: dict[str, Any] = {"value": self._plain(value), "reason": reason, "by": by}
+        return self._decide(call, shown, lambda run, one, seen: run._people.settle(one, outcome, shown=seen, **said))
 
     def move(self, call: str | int, until: str | float, *, by: str | None = None) -> str:
         """Have a call of `wait` end at another moment: an ISO 8601 text, or so many seconds from now; at once where
@@ -514,12 +507,7 @@ class Run(ReadableRun[OutputT]):
             raise Rejected([Problem("/until", NO_MOMENT)])
         return found
 
-    def _decide(
-        self,
-        call: Mapping[str, Any] | str | int,
-        shown: str | None,
-        decide: Callable[[Run, str | int, str | None], str],
-    ) -> str:
+    def _decide(self, call: AnyCall, shown: str | None, decide: Callable[[Run, str | int, str | None], str]) -> str:
         """Decide on a held call, in this run or the child run below it that has it. `decide` takes that run, the
         call's id or index there, and the digest of what was seen of it, where anything was.
         """

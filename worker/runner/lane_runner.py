@@ -26,7 +26,7 @@ from ...protocol.schemas.costs import METER, Meter
 from .. import limits
 from ..broker.attempts import NOT_KNOWN, Attempt, CallId, owner_token
 from ..broker.messages import Delivery, TaskMessage, lane_task, pack
-from ..store.commits import Commit, Committed
+from ..store.commits import END_UNKNOWN, Commit, Committed
 from ..store.keys import LOOP
 from ..store.lane import LaneView, RunGone
 from ..store.run_list import Parent
@@ -284,9 +284,9 @@ class LaneRunner:
                 self._execution.reconsider(start.call.index)
                 continue
             self._execution.record(start.call.index, Status.RUNNING)
-            if number <= limits.END_UNKNOWN:
-                self._decider.unknown[start.call.index] = limits.END_UNKNOWN - number
-                self._starter.once.doubt(start.call, limits.END_UNKNOWN - number, NOT_KNOWN, self._execution)
+            if number <= END_UNKNOWN:
+                self._decider.unknown[start.call.index] = END_UNKNOWN - number
+                self._starter.once.doubt(start.call, END_UNKNOWN - number, NOT_KNOWN, self._execution)
                 continue
             if attempt is None:
                 self._mailbox.refuse(start.call.index, asks=number == limits.WAITS_ALONE)

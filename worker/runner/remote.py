@@ -222,12 +222,10 @@ class Remote:
         checked under. Raises `Conflict` where a scope cannot be read.
         """
         call, context = start.call, execution.scoped(start.call)
-        task = EXECUTE_BACKGROUND if call.is_fire_and_forget else EXECUTE_ACTIVITY
-        name, properties = call.runner.name, dict(call.properties)
-        mark, untrusted = contracts.get(name, ""), _untrusted(call, execution)
-        once = execution.is_once(call)
+        name, once, untrusted = call.runner.name, execution.is_once(call), _untrusted(call, execution)
+        mark, properties = contracts.get(name, ""), dict(call.properties)
         body = ActivityCall(attempt, name, properties, start.parameters, context, mark, untrusted, once)
-        return self._task(task, body, call)
+        return self._task(EXECUTE_BACKGROUND if call.is_fire_and_forget else EXECUTE_ACTIVITY, body, call)
 
     def _task(self, task: str, body: ActivityCall | DelegateCall, call: Call) -> TaskMessage:
         shown = f"{body.attempt.id} {call.runner.name}"

@@ -28,6 +28,12 @@ PAID_MONEY: Final = "paid:money"
 """The field of a run's state that counts what models have cost for its calls, in nanodollars."""
 
 
+END_UNKNOWN: Final = -2
+"""The answer for a claim of a call that runs at most once and may have begun; the number of that attempt is
+subtracted from it.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A call to be claimed, and how long its owner may be silent; `queue` if its message goes to one."""
@@ -215,7 +221,7 @@ class Committed(NamedTuple):
     accepted: tuple[bool, ...] = ()
     attempts: tuple[int, ...] = ()
     """The number of the attempt for each claim; 0 if the call is at work elsewhere or not due, `limits.WAITS_ALONE` if
-    it is to be claimed with a turn in the quarantine, `limits.END_UNKNOWN` or less if nobody knows how it has ended.
+    it is to be claimed with a turn in the quarantine, `END_UNKNOWN` or less if nobody knows how it has ended.
     """
     failures: tuple[int, ...] = ()
     """How many attempts before have failed, for each claim."""
