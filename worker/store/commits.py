@@ -28,7 +28,7 @@ PAID_MONEY: Final = "paid:money"
 """The field of a run's state that counts what models have cost for its calls, in nanodollars."""
 
 
-END_UNKNOWN: Final = -2
+END_UNKNOWN: Final = limits.WAITS_ALONE - 1
 """The answer for a claim of a call that runs at most once and may have begun; the number of that attempt is
 subtracted from it.
 """
