@@ -216,7 +216,7 @@ def test_all_that_is_read_of_a_run_can_be_written_as_json(client: LocalClient) -
     assert "tick" not in failed, "what an event does not say is left out"
     entries = [json.loads(json.dumps(entry.to_dict())) for entry in run.log(audit=True, every=True)]
     assert {"Ann", "Bad"} <= {entry["instance"] for entry in entries}
-    made = {"Answer", "File", "Message", "Output"}
+    made = {"Answer", "Done", "File", "Message", "Output"}
     """What programs make, and do not read."""
     records = {name: one for name in acts_celery.__all__ if dataclasses.is_dataclass(one := getattr(acts_celery, name))}
     assert made == {name for name, one in records.items() if not hasattr(one, "to_dict")}

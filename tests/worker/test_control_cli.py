@@ -87,6 +87,7 @@ OF_A_RUN = {
     for name, one in group.commands.items()
     if any(each.name == "run" for each in one.params)
 }
+OF_A_RUN["settle"].append("--again")
 
 
 @pytest.mark.parametrize("name", OF_A_RUN)

@@ -34,6 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...broker_config import Settings
 from ...broker_config.tokens import AccessToken
+from ...protocol.errors import Rejected
 from ...protocol.plan.documents import decode
 from .. import limits
 from ..limits import limits_of
@@ -218,7 +219,11 @@ class _Bounded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         async with self._bodies.read(request, request.state.visitor.name) as body:
-            await self._app(scope, await self._message(request, body), send)
+            try:
+                message = await self._message(request, body)
+            except Rejected as error:  # it is no message of the protocol, where 400 says so
+                raise Refused(400, "BadBody", str(error)) from None
+            await self._app(scope, message, send)
 
     async def _message(self, request: Request, body: bytes) -> Receive:
         """The messages that the protocol's server reads of a request. Raises `Refused`, `Rejected`."""

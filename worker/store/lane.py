@@ -371,6 +371,7 @@ class LaneView:
         entries = run.entries_of(opened)
         if is_kept:
             run.feed(entries)
+            run.files = await log.with_files(run.run, run.files, entries)
             entries = list(run.entries)
         laid_out = [id_key(entry.id) for entry in entries[1:] if entry.replaces_plan]
         if laid_out or run.is_loop:  # what ticks have brought may be newer than the view
