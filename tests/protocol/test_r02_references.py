@@ -152,9 +152,9 @@ def test_r2_2_expressions_are_found_at_any_depth_of_objects_and_lists() -> None:
 
 
 def test_r2_2_a_string_is_an_expression_only_when_it_starts_with_a_dagger() -> None:
-    values = ["see †state.a", " †state.a", "†state.a", "state.a", "a || b"]
+    values = ["see †state.absent", " †state.absent", "†state.a", "state.a", "a || b"]
     result = run(call(to="†data.out", value=values), context=CONTEXT)
-    assert result.data[None]["data"]["out"] == ["see †state.a", " †state.a", 1, "state.a", "a || b"]
+    assert result.data[None]["data"]["out"] == ["see †state.absent", " †state.absent", 1, "state.a", "a || b"]
 
 
 @pytest.mark.parametrize(

@@ -625,6 +625,7 @@ FIT: dict[str, list[Any]] = {
     "request_seconds": [30],
     "promise_seconds": [3600.0],
     "approve": [[], ["*"], ["†state.user", "†state"]],
+    "unknown": ["hold", "fail"],
     "approve_seconds": [60],
     "trust": [{}, {"otherwise": "hold"}, {"otherwise": "refuse"}],
     "mode": ["eager", "lazy"],
@@ -653,6 +654,7 @@ UNFIT: dict[str, list[Any]] = {
     "request_seconds": [-1],
     "promise_seconds": [False],
     "approve": ["*", [5], [""], ["†"], ["†state.a || †state.b"]],
+    "unknown": ["", "retry", True],
     "approve_seconds": [[]],
     "trust": ["refuse", {"otherwise": "ask"}, {"show": "all"}, {"otherwise": ["hold"]}],
     "mode": ["fast", True],
@@ -703,7 +705,7 @@ def test_r7_1_a_setting_of_null_is_left_out() -> None:
 
 
 REQUESTS = {"model", *SAMPLING, "max_output_tokens", "request_seconds"}
-PEOPLE = {"approve", "approve_seconds"}
+PEOPLE = {"approve", "approve_seconds", "unknown"}
 OTHERS = {"max_concurrency", "ignore", "latent", "mode", "partial", "promise_seconds", "resolve", "trust"}
 HONOURED = {*OTHERS, *REQUESTS, *PEOPLE}
 
