@@ -271,8 +271,7 @@ class LoopRunner:
         elif result.type == NOT_READ and (attempt.id.index, attempt.number) != self._whole:
             self._results.pop(0)
             self._services.remote.sends_whole_requests = True
-            plain = Attempt(attempt.id, attempt.number, attempt.failures, attempt.is_repeated, trace=self._view.trace)
-            await self._send(plain)
+            await self._send(replace(attempt, took_ms=None, worker=None, version=None))  # it has not run yet
         else:
             lost = attempt.losses + (result.type == Unreachable.__name__)  # it may have answered, and was not heard
             await self._fail(f"{result.type}: {result.message}", lost)

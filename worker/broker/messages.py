@@ -294,10 +294,9 @@ def pack_message(message: ActivityCall | DelegateCall) -> bytes:
         del fields["untrusted"]
     else:
         fields["untrusted"] = message.untrusted.pack()
-    if not fields.get("asked"):
-        fields.pop("asked", None)
-    if not message.once:
-        del fields["once"]
+    for name in ("asked", "once"):
+        if not fields.get(name):
+            fields.pop(name, None)
     return pack(fields)
 
 

@@ -125,9 +125,9 @@ def metrics(*, port: int, host: str | None, common: Common) -> int:
 
     Exit codes: 2 bad settings or activities, 3 it cannot listen there, or has no prometheus-client, 130 interrupted.
     """
-    from ..telemetry.worker_step import process_metrics
+    from ..telemetry.worker_step import load_process_metrics
 
-    shown_by = process_metrics()
+    shown_by = load_process_metrics()
     settings = common.settings()
     load_registry(settings)
     registry = shown_by.new_registry()

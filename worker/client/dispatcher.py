@@ -180,7 +180,7 @@ def publish_lanes(
 
 
 class IdTaken(Rejected):
-    """The id of a submission is that of another submission, or of somebody else's run."""
+    """The id already belongs to a different submission, or to a run of somebody else."""
 
     code = "id_taken"
 

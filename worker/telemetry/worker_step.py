@@ -20,8 +20,8 @@ from ..process import Metrics, keep_metrics
 logger = logging.getLogger(__name__)
 
 
-def process_metrics() -> ModuleType:
-    """Load the module of that name. Raises `WorkerError` where prometheus-client is not installed."""
+def load_process_metrics() -> ModuleType:
+    """Load the module `process_metrics`. Raises `WorkerError` where prometheus-client is not installed."""
     try:
         from . import process_metrics as loaded
     except ModuleNotFoundError as error:
@@ -46,7 +46,7 @@ class MetricsStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has 
                 "with --pool prefork the calls are carried out by other processes, whose figures are not shown: leave "
                 "out ACTS_METRICS_PORT, or take another pool"
             )
-        metrics = process_metrics()
+        metrics = load_process_metrics()
         registry = metrics.new_registry()
         code = parent.app.conf.acts_runtimes.registry
         queues = sorted(parent.app.amqp.queues.consume_from)
