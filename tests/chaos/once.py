@@ -25,7 +25,7 @@ from acts_celery.broker_config import EmbeddedServer
 from tests.worker.backend import FIXTURES, Backend, Meeting, meeting_url, settings_apart
 from tests.worker.fixtures.ledger import KNOWN, STEPS
 
-TOOLS: Final = ("pay", "payAsync", "payFar")
+TOOLS: Final = ("payHere", "payAsync", "payFar")
 WRONG: Final = ("twice", "lost", "not asked")
 """What may not be counted."""
 _LOOK_SECONDS: Final = 0.3

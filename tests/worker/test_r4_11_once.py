@@ -45,7 +45,7 @@ def asked(backend: Backend, *calls: Any, context: Any = (), **parts: Any) -> tup
     return run, settled_or_asked(backend, run, run.held)
 
 
-def pays(backend: Backend, step: str, tool: str = "pay", to: str = "†state.paid", name: str = "") -> dict[str, Any]:
+def pays(backend: Backend, step: str, tool: str = "payHere", to: str = "†state.paid", name: str = "") -> dict[str, Any]:
     """A call that kills its worker at a step."""
     name = name or backend.folder.name
     return {"_tool": tool, "name": name, "step": step, **({"_outputPath": to} if to else {})}
@@ -61,7 +61,7 @@ def ended_elements(run: Run) -> int:
     return elements.ended if elements is not None else 0
 
 
-@pytest.mark.parametrize("tool", ["pay", "payAsync"])
+@pytest.mark.parametrize("tool", ["payHere", "payAsync"])
 @pytest.mark.parametrize("step", STEPS)
 def test_r4_11_an_effect_happens_once_or_a_person_is_asked_wherever_its_worker_is_killed(
     ledger: Backend, tool: str, step: str
@@ -122,7 +122,7 @@ def test_r4_11_a_person_is_asked_where_the_activity_does_not_know_it(ledger: Bac
 def test_r4_11_of_many_elements_only_the_one_whose_end_is_not_known_is_asked_about(ledger: Backend) -> None:
     names = [f"{ledger.folder.name} {n}" for n in range(3)]
     context = [{"type": "state", "names": names, "steps": ["written", "effect", "none"]}]
-    call = {"_tool": "pay", "name": "†state.names", "step": "†state.steps", "_each": ["name", "step"]}
+    call = {"_tool": "payHere", "name": "†state.names", "step": "†state.steps", "_each": ["name", "step"]}
     run, result = asked(ledger, {**call, "_outputPath": "†state.all"}, context=context)
     assert result is None
     with ledger.worker():
