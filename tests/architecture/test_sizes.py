@@ -20,8 +20,8 @@ ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("protocol", "worker", "broker_config")
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
-MOST_MODULES: Final = 234
-MOST_LINES_OF_CODE: Final = 58_600
+MOST_MODULES: Final = 238
+MOST_LINES_OF_CODE: Final = 62_000
 MOST_LINES_OF_A_MODULE: Final = 450
 MOST_LINES_OF_A_FUNCTION: Final = 60
 MOST_SCRIPTS: Final = 17

@@ -6,6 +6,7 @@ Plans that were not made for this get one slip each, in every way of writing it.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,8 @@ from .foreign_plans import calls_of, nestful, of_nestful, of_pages
 FOREIGN = [*of_pages(), *of_nestful(most=60)]
 KNOWN = {"ACT201", "ACT204", "ACT205"}
 """What the specifications of NESTFUL's own tools contradict each other in."""
+EMBEDDED = "ACT305"
+"""A reference of NESTFUL's inside a longer text, which its conversion leaves as it is."""
 
 
 def said_of(value: dict[str, Any]) -> list[str]:
@@ -135,14 +138,16 @@ def test_nestful_gives_only_the_contradictions_of_its_own_tools_and_each_once() 
     if value is None:
         pytest.skip("the data is not there")
     found = [finding for finding in check_submission(value).findings if finding.severity == "warning"]
-    assert {finding.code for finding in found} == KNOWN
+    assert {finding.code for finding in found} == KNOWN | {EMBEDDED}
     assert len(found) < 50
     calls = value["solution"]["calls"]
     pairs = [
         (finding.code, *(calls[index]["_tool"] for index in finding.calls), *(finding.pointer or "").split("/")[4:5])
         for finding in found
+        if finding.code != EMBEDDED
     ]
     assert len(set(pairs)) == len(pairs)
+    assert all(re.search(r"\$var\d", finding.message) for finding in found if finding.code == EMBEDDED)
 
 
 TAKES = {"type": "object", "properties": {"userId": {}}, "_output": {"type": "object", "properties": {"name": {}}}}

@@ -33,7 +33,7 @@ from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.runner.checking import Checker
 from acts_celery.worker.runner.remote import child_config
 from acts_celery.worker.store.connections import read_tokens
-from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.keys import Condition, Keys, Kind
 from acts_celery.worker.store.log import LogTerms, MessageLog
 from acts_celery.worker.store.run_list import PARENT, Parent, child_id
 from acts_celery.worker.store.run_store import RunStore
@@ -255,7 +255,8 @@ def test_r9_3_what_a_child_answers_is_not_lost_with_its_message(loops: Backend) 
     keys = Keys(loops.settings.key_prefix, run.id)
     while not (entry := cast("bytes", loops.redis.hget(keys.calls, "\x1f0"))).startswith(b"child:"):
         time.sleep(0.01)  # its child is asked a moment before
-    loops.redis.hset(keys.calls, "\x1f0", "lost")  # a message that comes now is dropped, as if it had got lost
+    # A message that comes now is dropped, as if it had got lost, and the sweep does not take the call for ended.
+    loops.redis.hset(keys.calls, "\x1f0", str(Condition(Kind.RUNNING, holder="another")))
     loops.meeting.open_gate(gate)
     loops.wait(child.id)
     loops.redis.hset(keys.calls, "\x1f0", entry)
