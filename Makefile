@@ -19,7 +19,7 @@ IMAGE_EXTRAS := flower ui hooks otel metrics openai anthropic
 debian = command -v $(1) >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
 	--no-install-recommends $(2) >/dev/null; } || { echo "There is no $(1): apt install $(2)" >&2; exit 1; }
 
-.PHONY: help setup run test redis page oldest nightly check bench chaos lock
+.PHONY: help setup run test docs redis page oldest nightly check bench chaos lock
 
 help:    ## list what can be made
 	@sed -nE 's/^([a-z]+): .*## */  make \1\t/p' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ run: $(VENV)/.ready ## run the main job on a real example; ARGS="my.json --activ
 
 test: setup ## run the tests
 	$(PYTEST) -m "$(USUAL)" $(ARGS)
+
+docs: $(VENV)/.ready ## build the site of the documentation, with search, into site/
+	$(BIN)/python -m pip install -q --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/python -m mkdocs build --strict
 
 redis: setup ## run each script and each command on Debian's Redis; alert rules and units with their tools
 	@$(call debian,redis-server,redis-server)

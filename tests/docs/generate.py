@@ -12,6 +12,7 @@ from typing import Final
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.analysis.findings import CATALOGUE
 
+from . import for_agents
 from .pictures import with_pictures
 from .python_names import names
 
@@ -81,4 +82,6 @@ def _cell(text: str) -> str:
 if __name__ == "__main__":
     REFERENCE.write_text(with_tables(REFERENCE.read_text(encoding="utf-8")), encoding="utf-8")
     PYTHON.write_text(with_names(PYTHON.read_text(encoding="utf-8")), encoding="utf-8")
+    for_agents.LLMS.write_text(for_agents.llms_text(), encoding="utf-8")
+    for_agents.SKILL.write_text(for_agents.skill(), encoding="utf-8")
     CONCEPTS.write_text(with_pictures(CONCEPTS.read_text(encoding="utf-8")), encoding="utf-8")

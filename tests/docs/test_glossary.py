@@ -1,4 +1,4 @@
-"""The glossary has each word once, and leads to modules that are there."""
+"""The list of words has each word once, and leads to modules that are there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+GLOSSARY = (ROOT / "docs" / "internals" / "words.md").read_text("utf-8")
 WORDS = re.findall(r"^\| ([a-z][a-z -]+) \| .+ \| (.+) \|$", GLOSSARY, re.M)
 
 
