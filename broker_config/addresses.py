@@ -382,7 +382,7 @@ class AddressSettings(BaseSettings):
     broker_connections: int = setting(
         4,
         "Connections to the broker on which a worker process publishes and reports, at most; who needs one more "
-        "waits. Those on which it takes tasks come in addition: see docs/capacity.md.",
+        "waits. Those on which it takes tasks come in addition: see docs/deploying.md.",
         FOUND,
         ge=2,
     )

@@ -1,6 +1,6 @@
 """Flower's list of tasks in a real browser: each row says which run, instance and call it is, and what failed.
 
-The picture in docs/flower.md is taken here: FLOWER_SCREENSHOT=docs/images/flower.png names where it goes.
+The picture in docs/observe.md is taken here: FLOWER_SCREENSHOT=docs/images/flower.png names where it goes.
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ def test_a_worker_is_asked_once_to_end_and_has_the_time_that_it_has_elsewhere() 
     (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", common, re.MULTILINE)
     assert {programs()[name]["stopwaitsecs"] for name in WORKERS} == {seconds}
     assert (
-        f"{seconds} seconds" in (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").partition("## systemd")[2]
+        f"{seconds} seconds"
+        in (ROOT / "deploy" / "README.md").read_text(encoding="utf-8").partition("## With systemd")[2]
     )
 
 

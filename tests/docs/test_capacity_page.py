@@ -1,4 +1,4 @@
-"""The formulas of docs/capacity.md, held against a run."""
+"""The formulas of docs/deploying.md, held against a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 
 from .pages import ROOT
 
-PAGE: Final = (ROOT / "docs" / "capacity.md").read_text(encoding="utf-8")
+PAGE: Final = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

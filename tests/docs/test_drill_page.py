@@ -1,4 +1,4 @@
-"""docs/drill.md: its commands alone deploy under load, break each part once, restore a backup and explain one call."""
+"""deploy/drill.md: its commands deploy under load, break each part, restore a backup and explain one call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .pages import ROOT, run_page
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_the_drill_comes_to_what_it_says(tmp_path: Path) -> None:
-    page, folder = (ROOT / "docs" / "drill.md").read_text(encoding="utf-8"), tmp_path / "page"
+    page, folder = (ROOT / "deploy" / "drill.md").read_text(encoding="utf-8"), tmp_path / "page"
     folder.mkdir()
     with ExitStack() as taken:
         for port in ("6390", "9190", "9191"):
