@@ -12,7 +12,6 @@ import acts_celery.broker_config
 import acts_celery.protocol
 from acts_celery.protocol.analysis.provenance import Explanation, Origin
 from acts_celery.worker.agent.scripted import FakeModel
-from acts_celery.worker.client.async_client import AsyncDeadLetters, Twin
 from acts_celery.worker.client.call_results import CallEnd, Timing
 from acts_celery.worker.client.deployments import Summary
 from acts_celery.worker.client.results import TickResult
@@ -23,7 +22,6 @@ from acts_celery.worker.local import Local
 from acts_celery.worker.registry.models import ModelRequest
 
 _GIVEN: Final = (
-    AsyncDeadLetters,
     Local,
     TickResult,
     Timing,
@@ -41,7 +39,12 @@ _ABOUT_CODES: Final = (
     "Each error has a `code`, an attribute of its class, by which programs tell errors apart. It stays the same in "
     "later versions; texts may change."
 )
-_NOT_FOR_USERS: Final = ("run_of", "require", "add", "reading")
+_ABOUT_GIVEN: Final = "You get these from methods of the classes above. You do not import them."
+_NOT_FOR_USERS: Final = (
+    *("run_of", "require", "add", "reading", "checker", "submit_plan", "pack"),
+    *("counts", "forget_runs", "forget_instances", "forget_calls"),
+)
+_RAISED: Final = re.compile(r"`(?:protocol\.)?([A-Z]\w+)`")
 _RULES: Final = re.compile(r" \(SPEC R[^)]*\)| \(see `[^`]*`\)")
 
 
@@ -55,8 +58,11 @@ def names() -> str:
     lines = ["`from acts_celery import …`:", ""]
     for name, function in functions.items():
         lines += _function(name, function)
-    for name, one in (*classes.items(), *given.items()):
-        lines += _class(name, one, is_public=name in classes)
+    for name, one in classes.items():
+        lines += _class(name, one)
+    lines += ["", _ABOUT_GIVEN]
+    for name, one in given.items():
+        lines += _class(name, one)
     lines += ["", "### Every error", "", _ABOUT_CODES, "", "| error | `code` | meaning |", "|---|---|---|"]
     lines += [f"| `{name}` | `{error.code}` | {sentence(error)} |" for name, error in errors.items()]
     return "\n".join(lines)
@@ -83,24 +89,19 @@ def _function(name: str, function: Any) -> Iterator[str]:
     yield from _item(f"{name}{signature(function)}", function)
 
 
-def _class(name: str, one: type, *, is_public: bool) -> Iterator[str]:
+def _class(name: str, one: type) -> Iterator[str]:
     yield from ("", f"### `{name}`", "")
-    if not is_public:
-        yield "Given by methods of the others; it is not imported."
-    yield sentence(one)
+    yield brief(one)
     yield ""
     if is_dataclass(one):
-        yield "- Fields: " + ", ".join(f"`{each.name}: {_plain(each.type)}`" for each in fields(one)) + "."
+        yield "- Fields: " + ", ".join(f"`{each.name}`" for each in fields(one)) + "."
     elif "__init__" in vars(one) and not name.endswith(("Run", "Ref", "DeadLetters", "DraftCall")):
         yield f"- `{name}{signature(one)}`"
-    twins = [member for member, value in vars(one).items() if issubclass(one, Twin) and _is_of_another(value, one)]
-    if twins:
-        yield "- Awaited (`async for` where an iterator is given), as in the plain class: " + ", ".join(
-            f"`.{twin}`" for twin in twins if twin not in _NOT_FOR_USERS
-        )
+    if one.__name__.startswith("Async"):
+        return
     inherited = vars(ReadableRun) if one is acts_celery.Run else {}
     for member, value in {**vars(one), **inherited}.items():
-        if member.startswith("_") or member in (*_NOT_FOR_USERS, *twins):
+        if member.startswith("_") or member in _NOT_FOR_USERS:
             continue
         if isinstance(value, property):
             yield from _item(f".{member}", value)
@@ -108,14 +109,18 @@ def _class(name: str, one: type, *, is_public: bool) -> Iterator[str]:
             yield from _item(f".{member}{signature(value)}", value)
 
 
-def _is_of_another(value: Any, one: type) -> bool:
-    """Whether a method is made from that of the plain class."""
-    return inspect.isfunction(value) and not value.__qualname__.startswith(f"{one.__name__}.")
-
-
 def _item(head: str, documented: Any) -> Iterator[str]:
-    said = sentence(documented)
+    said = brief(documented)
     yield f"- `{head}`" + (f": {said}" if said else "")
+
+
+def brief(documented: Any) -> str:
+    """The first sentence of a docstring, and the names of what is raised."""
+    text = sentence(documented)
+    first = re.split(r"(?<=\.) (?=[A-Z`])", text, maxsplit=1)[0]
+    raised = dict.fromkeys(_RAISED.findall(text.partition("Raises ")[2]))
+    known = [name for name in raised if name in _ERRORS]
+    return f"{first} Raises {', '.join(f'`{name}`' for name in known)}." if known and "Raises" not in first else first
 
 
 def signature(function: Callable[..., Any]) -> str:
@@ -140,3 +145,6 @@ def sentence(documented: Any) -> str:
 def _plain(annotation: Any) -> str:
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
     return text
+
+
+_ERRORS: Final = {name.rpartition(".")[2] for name in public_errors()} | {"TypeError", "ValueError", "LookupError"}
