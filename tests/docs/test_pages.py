@@ -19,7 +19,9 @@ from .pictures import with_pictures
 PAGES = ("python", "activities", "trust", "mcp")
 
 
-@pytest.mark.parametrize("name", ["tutorial", "how-to", "agents", "trust", "http"])
+@pytest.mark.parametrize(
+    "name", ["tutorial", "how-to", "agents", "trust", "http", pytest.param("why", marks=pytest.mark.nightly)]
+)
 def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "page"
     folder.mkdir()
