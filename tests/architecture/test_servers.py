@@ -1,11 +1,11 @@
-"""No script and no command is left out of what runs on each server."""
+"""No script and no command is left out of what runs on each server, and what is called slow exists."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from tests import servers
+from tests import servers, slow
 from tests.acceptance.command import acts
 
 ROOT = Path(__file__).parents[2]
@@ -27,3 +27,9 @@ def test_each_command_is_run_by_a_module_that_runs_on_each_server() -> None:
 
 def test_the_modules_are_there() -> None:
     assert all((ROOT / "tests" / f"{module}.py").is_file() for module in servers.MODULES)
+
+
+def test_what_is_called_slow_is_a_test() -> None:
+    for name in slow.names():
+        path, _, function = name.partition("::")
+        assert f"def {function}(" in (ROOT / path).read_text(encoding="utf-8"), name
