@@ -145,6 +145,8 @@ def test_connections_that_were_swallowed_are_closed_and_those_of_a_slow_server_a
 
     asking = threading.Thread(target=ask)
     asking.start()
+    while redis.connection_pool._available_connections:
+        time.sleep(0.01)  # it has not begun to ask
     with caplog.at_level(logging.WARNING):
         look(watch)
     asking.join(DEADLINE_SECONDS)
