@@ -14,9 +14,10 @@ from .evaluating import evaluate
 from .options import REJECTED, WORDS, Interrupted
 from .output import write_error
 from .people import answer, approve, held, prompt, reject, settle
-from .run import run, submit
+from .run import run
 from .runs import explain, health, log, runs, show, status, wait
 from .serving import mcp, metrics, trace, traces, ui
+from .submit import submit
 from .worker import worker
 
 

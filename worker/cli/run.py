@@ -9,7 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -421,47 +421,6 @@ class _Rows:
             return
         document = {**batch.to_dict(), "output": str(output), **more}
         print_either(document, [*lines, f"  {output}: {counted(batch.done, 'row')}"], as_json=self.options.as_json)
-
-
-# `acts submit`: hand a submission to the configured backend and leave.
-
-
-@command("Submit and print the id of the run.")
-@source_options
-@click.option(
-    "--state-of",
-    metavar="RUN",
-    help="Begin with the state of this run, of each instance, with its labels; FILE's own messages add to it.",
-)
-@naming_options
-@check_options
-def submit(state_of: str | None, *, source: Source, naming: Naming, checks: CheckOptions, common: Common) -> None:
-    """Submit FILE (or - for standard input) to the configured broker, and print the run's id.
-
-    Warnings of `acts check` are printed on stderr; --json has all its findings.
-
-    Exit codes: 0 submitted, 2 rejected, 3 no server, 4 no such run for --state-of.
-    """
-    with common.documented():
-        settings = common.settings()
-        value, files = source.read(settings)
-        load_registry(settings)
-        settings.require_redis()
-        from ..client.client import Client
-        from ..client.submitting import counted_behind, with_state
-        from ..store.connections import connect, eviction_warning
-
-        with Client(settings) as client:
-            state = client.state_of(state_of) if state_of is not None else []
-            value = with_state(value, state) if state else value
-            with counted_behind(state):
-                plan = client.check_submission(value, allow=source.allowed)
-            findings = checks.tell(plan)
-            run = client.submit_plan(plan, naming.label(value), files)
-            with closing(connect(settings)) as redis:
-                if (warning := eviction_warning(redis, settings)) is not None:
-                    tell(f"warning: {warning}")
-    common.print({"run": run.id, **findings}, [run.id])
 
 
 # Deciding on held calls from `acts run`: at a terminal the person is asked as soon as a call is held (SPEC R14).
