@@ -117,7 +117,7 @@ class McpSettings(ActingSettings):
 
     mcp: Annotated[_Servers, NoDecode, BeforeValidator(read_object)] = setting(
         {},
-        'MCP servers whose tools workers carry out (extra `mcp`), as JSON: {"NAME": {"command": …, "args": […], '
+        'MCP servers whose tools workers run (extra `mcp`), as JSON: {"NAME": {"command": …, "args": […], '
         '"env": {…}}} or {"NAME": {"url": …, "headers": {…}}}; besides "trusted", "timeout_seconds" (60), "retries" '
         '(0), "max_concurrency", "stateless", "max_sessions" (16), "idle_seconds" (3600), "queue". See mcp.md.',
         SECRET,
@@ -140,7 +140,7 @@ class McpSettings(ActingSettings):
         None,
         "Who may use `acts mcp --http`: NAME:RIGHTS:TOKEN, separated by commas or lines. RIGHTS: `read`, `submit`, "
         "`decide`, `control` and `all`, with + between them; every token may read. A token sees the runs that were "
-        "submitted under its name, with `all` every run. Behind a token may stand its limits, as "
+        "submitted under its name, with `all` every run. A token may end with its limits, as "
         "ann:submit:TOKEN:runs=5+calls=1000+tokens=200000+money=2.50: runs under way, and what those take together "
         "that it begins on one day (UTC). @FILE reads them from a file. Unset: `acts mcp --http` makes a token for "
         "its own machine.",

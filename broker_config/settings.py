@@ -149,7 +149,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
     )
     allow: CommaSeparated = setting(
         (),
-        "The only activities and delegates in code that a worker carries out, separated by commas. Unset: all that "
+        "The only activities and delegates in code that a worker runs, separated by commas. Unset: all that "
         "are registered.",
         FOUND,
     )
@@ -219,7 +219,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
     )
     model_wire: Wire = setting(
         "json",
-        "How that model is told of tools, and calls them: `json`, in messages and in one JSON object; `tools`, as "
+        "How that model learns of tools, and calls them: `json`, in messages and in one JSON object; `tools`, as "
         "functions of the provider's own tool calling.",
         FOUND,
     )
@@ -279,7 +279,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
     publish_window: Count = setting(
         500, "How many tasks of one run lie in the queue at a time. Its other instances follow as these begin.", FOUND
     )
-    concurrency: Count = setting(256, "How many tasks one worker process carries out at a time.", FOUND)
+    concurrency: Count = setting(256, "How many tasks one worker process runs at a time.", FOUND)
     lease_seconds: float = setting(
         6, "Seconds without a heartbeat after which a call counts as lost and is published again.", FOUND, gt=0
     )

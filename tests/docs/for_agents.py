@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,11 @@ _TAKEN: Final = (
     (_ROOT / "README.md", "What a plan looks like"),
     (_ROOT / "README.md", "An agent that asks before it acts"),
     (_ROOT / "README.md", "On servers"),
+    (DOCS / "reference.md", "References"),
+    (DOCS / "reference.md", "A call"),
+    (DOCS / "reference.md", "Where results go"),
+    (DOCS / "reference.md", "Who waits for whom"),
+    (DOCS / "how-to.md", "Find out what happened"),
 )
 """The sections that the skill consists of."""
 
@@ -53,5 +59,13 @@ def _section(page: Path, heading: str) -> str:
     """The text below a heading, with its links as they lead from the skill's folder."""
     text = page.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0].strip()
     assert text, heading
-    up = "../../../" if page.parent == _ROOT else "../../"
-    return re.sub(r"\]\((?![a-z]+:|#)", f"]({up}", text)
+    return re.sub(r"\]\(([^)]+)\)", lambda found: f"]({_from_skill(page, found[1])})", text)
+
+
+def _from_skill(page: Path, target: str) -> str:
+    """A link of a page, as it leads from the skill's folder."""
+    if "://" in target:
+        return target
+    file, _, anchor = target.partition("#")
+    path = os.path.relpath(page.parent / file if file else page, SKILL.parent)
+    return f"{path}#{anchor}" if anchor else path

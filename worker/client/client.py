@@ -136,7 +136,7 @@ class Client:
     def submit_document(self, value: Any, **options: Unpack[SubmissionOptions]) -> Run: ...
 
     def submit_document(self, value: Any, **options: Unpack[SubmissionOptions]) -> Run:
-        """Submit a whole submission as it stands in a file. `tools`, `delegates` and `config` are added to its own, and
+        """Submit a whole submission, as in a file. `tools`, `delegates` and `config` are added to its own, and
         replace those of the same name; all else is as in `submit`. Raises `protocol.Rejected`, `InfrastructureError`.
         """
         limits = limits_of(self.settings)
