@@ -98,6 +98,7 @@ def _class(name: str, one: type) -> Iterator[str]:
     elif "__init__" in vars(one) and not name.endswith(("Run", "Ref", "DeadLetters", "DraftCall")):
         yield f"- `{name}{signature(one)}`"
     if one.__name__.startswith("Async"):
+        yield f"- Everything else is as in `{one.__name__.removeprefix('Async')}`, to be awaited."
         return
     inherited = vars(ReadableRun) if one is acts_celery.Run else {}
     for member, value in {**vars(one), **inherited}.items():
