@@ -1,4 +1,4 @@
-"""`python -m tests.agentdojo`: the figures of docs/trust.md, as JSON. Without any model.
+"""`python -m tests.agentdojo`: the figures of docs/internals/trust.md, as JSON. Without any model.
 
 With `--model NAME` the same tasks are given to a model, through the loop and a worker: how many it does, how often a
 person is asked, and what attacks come to. `ACTS_MODEL_BASE_URL` and the key are as for `acts worker`. Ctrl-C ends it

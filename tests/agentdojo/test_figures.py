@@ -1,4 +1,4 @@
-"""AgentDojo's tasks and attacks, all of them; the figures of docs/trust.md are what was found."""
+"""AgentDojo's tasks and attacks, all of them; the figures of docs/internals/trust.md are what was found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8").split("\n## On AgentDojo\n")[1].split("\n## ")[0]
+PAGE = (ROOT / "docs" / "internals" / "trust.md").read_text(encoding="utf-8").split("\n## On AgentDojo\n")[1].split("\n## ")[0]
 MISSING = 3
 
 

@@ -1,4 +1,4 @@
-"""Every attack of docs/trust.md is a test, and every case of that test is in the table."""
+"""Every attack of docs/internals/trust.md is a test, and every case of that test is in the table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.protocol.test_r16_trust import CASES
 
 ROOT = Path(__file__).parents[2]
-TABLE = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8").split("\n## Attacks\n")[1].split("\n## ")[0]
+TABLE = (ROOT / "docs" / "internals" / "trust.md").read_text(encoding="utf-8").split("\n## Attacks\n")[1].split("\n## ")[0]
 ROWS = [row for row in TABLE.splitlines() if row.startswith("| ")][1:]
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`(?: \((.*)\))? \|$")
 
