@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "internals" / "trust.md").read_text(encoding="utf-8").split("\n## On AgentDojo\n")[1].split("\n## ")[0]
+TRUST = (ROOT / "docs" / "internals" / "trust.md").read_text(encoding="utf-8")
+PAGE = TRUST.split("\n## On AgentDojo\n")[1].split("\n## ")[0]
 MISSING = 3
 
 

@@ -10,7 +10,8 @@ import pytest
 from tests.protocol.test_r16_trust import CASES
 
 ROOT = Path(__file__).parents[2]
-TABLE = (ROOT / "docs" / "internals" / "trust.md").read_text(encoding="utf-8").split("\n## Attacks\n")[1].split("\n## ")[0]
+PAGE = (ROOT / "docs" / "internals" / "trust.md").read_text(encoding="utf-8")
+TABLE = PAGE.split("\n## Attacks\n")[1].split("\n## ")[0]
 ROWS = [row for row in TABLE.splitlines() if row.startswith("| ")][1:]
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`(?: \((.*)\))? \|$")
 

@@ -1,5 +1,4 @@
-"""The sweep: reads the heartbeats, then looks after the runs in which something is due (docs/architecture.md,
-"When a process dies").
+"""The sweep: reads the heartbeats, then looks after the runs in which something is due (docs/internals/recovery.md).
 
 Every instance worker sweeps; a lock in Redis lets one at a time, and not for long: a worker that stops in the middle
 keeps no other one waiting.
