@@ -370,19 +370,16 @@ class AddressSettings(BaseSettings):
         SECRET,
     )
     sentinel_master: str = setting("mymaster", "The master's name, for sentinel:// addresses.", FOUND)
-    sentinel_password: SecretStr | None = setting(
-        None, "The password of the Sentinels, if they have one of their own.", SECRET | FOUND
-    )
+    sentinel_password: SecretStr | None = setting(None, "The Sentinels' password, if they need one.", SECRET | FOUND)
     queue_type: Literal["classic", "quorum"] = setting(
         "classic",
-        "The type of the queues on a RabbitMQ; `quorum` has them on several of its nodes. Queues that are there keep "
-        "theirs.",
+        "The type of new queues on RabbitMQ; `quorum` keeps each on several nodes. Existing queues keep their type.",
         FOUND,
     )
     broker_connections: int = setting(
         4,
-        "Connections to the broker on which a worker process publishes and reports, at most; who needs one more "
-        "waits. Those on which it takes tasks come in addition: see docs/deploying.md.",
+        "The most connections to the broker on which a worker process publishes and reports. "
+        "Those on which it takes tasks come on top: see docs/deploying.md.",
         FOUND,
         ge=2,
     )

@@ -29,8 +29,8 @@ class LimitSettings(AddressSettings):
     limit_message_bytes: Size = setting(ByteSize(_MIB), "Size of one message, encoded.", TIGHTER)
     limit_file_bytes: Size = setting(
         ByteSize(8 * _MIB),
-        "Size of one file that a model is shown. A request has them in base64, so three quarters of "
-        "`ACTS_LIMIT_CALL_BYTES` are the most for all of them.",
+        "Size of one file that a model is shown. Requests carry files in base64, so all "
+        "files of one take at most three quarters of `ACTS_LIMIT_CALL_BYTES`.",
         TIGHTER,
     )
     limit_depth: Count = setting(64, "Nesting of objects and lists in a submission or a result.", TIGHTER)

@@ -128,11 +128,11 @@ class McpSettings(ActingSettings):
         " read it. Unset: none is.",
         min_length=1,
     )
-    trust: str | None = setting(None, "JSON file of what the operator says of tools: trust.md.", min_length=1)
+    trust: str | None = setting(None, "JSON file with the operator's labels of tools: see trust.md.", min_length=1)
     approved_plans: str | None = setting(
         None,
-        "File, or folder of files, of digests (`sha256` of `acts held --json`), one a line: plans in mode lazy that "
-        "need no approval.",
+        "A file, or a folder of files, with a digest on each line (`sha256` of `acts held --json`): plans in mode lazy "
+        "that need no approval.",
         min_length=1,
     )
 

@@ -91,7 +91,7 @@ class UiSettings(ActingSettings):
     )
     ui_viewers: int = setting(
         100,
-        "How many pages of `acts ui`, and clients of its HTTP API, may follow runs or wait for them at a time.",
+        "How many pages of `acts ui` and clients of its HTTP API may follow runs, or wait for them, at a time.",
         FOUND,
         gt=0,
     )
@@ -118,8 +118,8 @@ class WatchingSettings(AddressSettings):
     )
     metrics_port: int | None = setting(
         None,
-        "Port on which a worker shows the figures of its process to Prometheus (extra `metrics`); of several "
-        "processes each takes the next one. Unset: none are kept.",
+        "Port on which a worker shows its figures to Prometheus (extra `metrics`). Further processes take the next "
+        "ports. Unset: no figures are kept.",
         gt=0,
         lt=65_536,
     )
@@ -197,7 +197,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         FOUND,
     )
     model_extra_body: Annotated[ExtraBody, NoDecode] = setting(
-        None, 'What the requests to that model have besides, as JSON: {"top_k": 40}.', SECRET
+        None, 'Further fields of the requests to that model, as JSON: {"top_k": 40}.', SECRET
     )
     model_recording: str | None = setting(
         None,
@@ -213,8 +213,8 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
     )
     model_profile: ProfileName | None = setting(
         None,
-        "Whose rules hold for what it enforces: openai, azure, anthropic, compatible, json or text. Unset: those of "
-        "its host.",
+        "The rules for what its provider enforces: openai, azure, anthropic, compatible, json or text. Unset: by its "
+        "host.",
         FOUND,
     )
     model_wire: Wire = setting(

@@ -75,7 +75,7 @@ def _default(value: object) -> str:
 
 
 def _cell(text: str) -> str:
-    text = text[:1].upper() + text[1:]
+    text = re.sub(r" \(SPEC R[\d.]+\)", "", text[:1].upper() + text[1:])
     return (text if text.endswith(".") else f"{text}.").replace("|", "\\|")
 
 

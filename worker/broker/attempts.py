@@ -286,7 +286,7 @@ def current_attempt() -> Attempt | None:
 
 
 def current_call() -> CurrentCall:
-    """The call that this code was called for; in threads that the code starts, only with its context copied.
+    """Return the call that this code runs for; in threads that the code starts, only with its context copied.
 
     Raises `LookupError` outside of an activity or a delegate.
     """

@@ -251,9 +251,9 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
     async def follow(
         self, *, after: str = "0-0", children: bool = False, timeout_seconds: float | None = None
     ) -> AsyncIterator[Event]:
-        """Every event from the beginning, or behind the one of an id, as it happens, until the run has ended; with
-        `children` also those of child runs that begin behind it, which have their `run`. Raises `RunTimeout`,
-        `ValueError` for what is no id.
+        """Follow the run: every event from the beginning, or behind the one of an id, as it happens, until the run has
+        ended; with `children` also those of child runs that begin behind it, which have their `run`. Raises
+        `RunTimeout`, `ValueError` for what is no id.
         """
         await to_thread(self._plain.require)
         deadline = Deadline(self.id, timeout_seconds)

@@ -171,7 +171,7 @@ class Client:
         return run
 
     def state_of(self, run: str) -> list[dict[str, Any]]:
-        """The folded state of a run, named as in `find`, as messages from which another run begins: global, and of each
+        """Read the state of a run, named as in `find`, as messages from which another run begins: global, and of each
         instance what it has of its own, with the sources of what others wrote (SPEC R16.2). Raises `RunNotFound`,
         `AmbiguousRun`, `OtherFormat`, `IsSimulation`, `InfrastructureError`.
         """
@@ -183,13 +183,13 @@ class Client:
             return state_of(RunStore.open(self._redis, self.settings.key_prefix, found.id), self.checker.trust_of)
 
     def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
-        """Check a whole submission against what is registered here, which needs no server; where nothing is, against
-        what the workers announce. Raises `protocol.Rejected`.
+        """Check a whole submission against what is registered here, without a server; if nothing is, against what the
+        workers announce. Raises `protocol.Rejected`.
         """
         return self._checked(lambda checker: checker.check(whole(value), allow=allow))
 
     def run(self, run: str, inputs: Mapping[str, Any] | None = None, /, **more: Any) -> Run:
-        """A run by its id; with inputs, as keywords or as an object, a new run of the workflow of that name (SPEC
+        """Find a run by its id; with inputs, as keywords or as an object, a new run of the workflow of that name (SPEC
         R9.4), whose name the run has. A workflow that takes none is started with `{}`.
 
         Raises `RunNotFound` for an id, `protocol.Rejected` for a workflow, `InfrastructureError`.
@@ -202,8 +202,8 @@ class Client:
         return found
 
     def find(self, text: str) -> Run:
-        """A run by its id, the beginning of it, its name (the newest of that name), or `latest`. A name and `latest`
-        mean runs of your own (without a token: those that were submitted without one); others have an id.
+        """Find a run by its id, the beginning of its id, its name (the newest of that name), or `latest`. A name and
+        `latest` mean runs of your own (without a token: those that were submitted without one); others have an id.
 
         Raises `RunNotFound`, `AmbiguousRun`, `InfrastructureError`.
         """
@@ -213,8 +213,8 @@ class Client:
     def runs(
         self, *, status: RunStatus | None = None, name: str | None = None, older_than_seconds: float | None = None
     ) -> Iterator[Summary]:
-        """The runs that are kept, the newest first; of a status, a name or tag, or that have ended so long ago. Raises
-        `InfrastructureError`.
+        """List the runs that are kept, the newest first; of a status, of a name or tag, or those that ended so long
+        ago. Raises `InfrastructureError`.
         """
         from .deployments import RunFilter
 
@@ -230,8 +230,8 @@ class Client:
         free_bytes: int | None = None,
         is_largest_first: bool = False,
     ) -> DeletableRuns:
-        """The runs that are over and could be deleted, those that ended first first, or the largest; with `free_bytes`
-        only as many of them as free so much. Nothing is deleted. Raises `InfrastructureError`.
+        """List the runs that have ended and could be deleted, the oldest or the largest first; with `free_bytes` only
+        as many as free so much. Nothing is deleted. Raises `InfrastructureError`.
         """
         from .deleting import Deleter
         from .deployments import RunFilter
@@ -257,8 +257,8 @@ class Client:
         name: str | None = None,
         older_than_seconds: float | None = None,
     ) -> ErasableRuns:
-        """The runs that have ended and hold something of these instances, such as one person, and why others that do
-        stay. Nothing is deleted. Raises `InfrastructureError`.
+        """Find the runs that have ended and hold something of these instances, such as one person, and why others have
+        to stay. Nothing is deleted. Raises `InfrastructureError`.
         """
         from .deleting import Eraser
         from .deployments import RunFilter

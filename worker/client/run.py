@@ -156,7 +156,7 @@ class ReadableRun(Generic[OutputT]):
                 yield event
 
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
-        """Which messages a value came from, as a reader in the instance sees it, now or at an id of the log.
+        """Find the messages that a value came from, as a reader in the instance sees it, now or at an id of the log.
 
         The path may lack its dagger. Raises `protocol.ExpressionError` where it is not one reference,
         `InstanceNotFound`.
@@ -168,8 +168,9 @@ class ReadableRun(Generic[OutputT]):
         return explain(reference, logged, instance=instance, tools=tools)
 
     def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:
-        """Why there is no value: the calls that may write it, how they ended, and which place was probably meant.
-        Raises as `explain`."""
+        """Explain why there is no value: the calls that may write it, how they ended, and which place was probably
+        meant. Raises as `explain`.
+        """
         from .absence import absence
 
         reference = self._place(path, instance)
@@ -185,7 +186,7 @@ class ReadableRun(Generic[OutputT]):
         every: bool = False,
         ticks: bool = False,
     ) -> Iterator[LogEntry]:
-        """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends.
+        """Read the messages in order, of one instance or of all; with `follow`, also those to come until the run ends.
 
         With `audit` also who did what to the run (see `AuditRecord`); with `every` also the ends of calls that
         left no message: sent and forgotten, skipped, notes of a model; with `ticks` also when each tick of a loop was
@@ -230,7 +231,7 @@ class ReadableRun(Generic[OutputT]):
         return plan_of(run, tick, warn, promises)
 
     def script(self) -> str:
-        """What the run's model has answered, as a file for the scripted model. Raises `NoLoop`."""
+        """Export what the run's model has answered, as a file for the scripted model. Raises `NoLoop`."""
         from .archive import script_of
 
         self._state()
@@ -333,13 +334,13 @@ class Run(ReadableRun[OutputT]):
         return Descendants(self._store)
 
     def pause(self) -> None:
-        """Begin no more calls; calls at work end, and their results count. Raises `RunOver`."""
+        """Pause the run: begin no more calls; calls at work end, and their results count. Raises `RunOver`."""
         self._state()
         self._control.pause()
 
     def resume(self, *, ticks: int | None = None) -> None:
-        """Go on where the run was paused. With `ticks` its loop may ask so many times more, also where it has reached a
-        limit (SPEC R13.3). Raises `RunOver`, `NoLoop`; `PlanWaits` where its plan is to be approved.
+        """Resume a paused run. With `ticks` its loop may ask so many times more, also where it has reached a limit
+        (SPEC R13.3). Raises `RunOver`, `NoLoop`; `PlanWaits` where its plan is to be approved.
         """
         status = self._state()["status"]
         with redis_errors(self._settings):
@@ -371,7 +372,7 @@ class Run(ReadableRun[OutputT]):
             self._loop.say(messages, shown.contents)
 
     def asked(self, tick: int) -> dict[str, Any]:
-        """What the model was asked in a tick of a loop: `messages`, `schema`, `config`, `digest` (SPEC R12.9).
+        """Read what the model was asked in a tick of a loop: `messages`, `schema`, `config`, `digest` (SPEC R12.9).
 
         Raises `NoLoop`, `NoSuchTick`.
         """
@@ -398,8 +399,9 @@ class Run(ReadableRun[OutputT]):
             return Sender(self._store, self._settings, self._publisher).send(value, self._store.instances())
 
     def held(self) -> list[dict[str, Any]]:
-        """The calls that wait for a person, those of child runs among them; the one that has waited longest comes
-        first: what `acts held --json` prints. By the id that they have here they are decided on here."""
+        """List the calls that wait for a person, those of child runs among them, the longest wait first, as `acts held
+        --json` does. By the id that they have here they are decided on here.
+        """
         self._state()
         with redis_errors(self._settings):
             found = [*self._people.held(), *self._descendants.held()]
@@ -449,7 +451,9 @@ class Run(ReadableRun[OutputT]):
         return self._decide(call, shown, lambda run, one, seen: run._people.answer(one, own, by=by, shown=seen))
 
     def plan(self) -> dict[str, Any] | None:
-        """The plan that waits for an approval (mode lazy): `plan` its digest, `tick` of a loop, `calls`; SPEC R13.7."""
+        """Read the plan that waits for an approval (mode lazy): `plan` is its digest, `tick` that of a loop, `calls`
+        what would run; SPEC R13.7.
+        """
         self._state()
         with redis_errors(self._settings):
             return self._plans.plan()
@@ -550,7 +554,7 @@ class Run(ReadableRun[OutputT]):
         return fork
 
     def amend(self, amendment: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, add: bool = False) -> None:
-        """Put other calls in place of those that have not begun, which end as skipped; the run goes on with them.
+        """Replace the calls that have not begun, which end as skipped; the run goes on with the new ones.
 
         With `add` they come behind those that are there, which stay, also in a run that has completed or failed (SPEC
         R11.7). Where a loop's plan waits for an approval, they are the plan instead, and it goes on waiting (SPEC
@@ -605,9 +609,9 @@ class Run(ReadableRun[OutputT]):
             return Retrier(self.id, self._redis, self._settings).planned(choice)
 
     def delete(self, *, foreign: bool = False) -> DeletableRun:
-        """Forget a run that has ended: its log, its values, its child runs and dead letters, everything; with `foreign`
-        one whose status is that, whether it has ended or not. Returns what it held. Raises `RunNotFound`; `RunOver`
-        where it, or a run above or below it, is under way.
+        """Delete a run that has ended: its log, its values, its child runs and dead letters, everything; with
+        `foreign` one whose status is that, whether it has ended or not. Returns what it held. Raises `RunNotFound`;
+        `RunOver` where it, or a run above or below it, is under way.
         """
         from .deleting import Deleter
 
@@ -615,8 +619,8 @@ class Run(ReadableRun[OutputT]):
             return Deleter(self._redis, self._settings).delete_one(self.id, foreign=foreign)
 
     def delete_instances(self, *instances: str) -> Erased:
-        """Delete what this run, which has ended, holds of these instances: their messages, calls, files, child runs and
-        dead letters. Returns what was deleted, and what may hold data of theirs and stays. Raises `RunOver`,
+        """Delete what a run that has ended holds of these instances: their messages, calls, files, child runs and dead
+        letters. Returns what was deleted, and what may hold data of theirs and stays. Raises `RunOver`,
         `InstanceNotFound`.
         """
         from .deleting import Eraser

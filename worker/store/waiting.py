@@ -466,7 +466,7 @@ class DeadLetters:
         return found[0]
 
     def resend(self, ids: Iterable[str]) -> None:
-        """Have calls sent again by a worker, within a second or so. Raises `LetterNotFound`.
+        """Send calls again; a worker does so within a second or so. Raises `LetterNotFound`.
 
         They have all their attempts again; one that fails again has a dead letter again.
         """
