@@ -47,7 +47,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
     (
         "option of a call",
         lambda client: client.submit([], PAID, retries=3),
-        "no option 'retries'; it has allow, config",
+        "no option 'retries'; it has allow, at, config",
     ),
     ("calls alone", lambda client: client.submit([], calls=PAID["calls"]), "no option 'calls'; it has"),
     ("one tag", lambda client: client.submit([], PAID, tags="monday"), "tags=['monday']"),

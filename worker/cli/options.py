@@ -467,6 +467,9 @@ class Naming:
     tags: tuple[str, ...] = option(
         "--tag", metavar="TEXT", multiple=True, help="A tag for `acts runs --name`; repeatable."
     )
+    at: str | None = option(
+        "--at", metavar="MOMENT", help="Begin then, such as 2026-12-01T09:00:00Z; at once where that is past."
+    )
 
     def label(self, value: Any) -> Label:
         """Return the label of a submission. Raises `protocol.Rejected`."""
@@ -477,7 +480,7 @@ class Naming:
         if given is not None and TracePlace.read_header(given) is None:
             tell(f"{TRACEPARENT} is no traceparent as W3C Trace Context has it: the run begins a trace of its own")
             given = None
-        return label_of(value, id=self.id, name=self.name, tags=self.tags, traceparent=given)
+        return label_of(value, id=self.id, name=self.name, tags=self.tags, traceparent=given, at=self.at)
 
 
 naming_options: Final = option_group("naming", Naming)

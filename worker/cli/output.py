@@ -292,6 +292,7 @@ _COLOURS: Final = {
     "skipped": "yellow",
     "running": "cyan",
     "paused": "yellow",
+    "scheduled": "yellow",
 }
 _OF_INSTANCES: Final = ("completed", "running", "held", "paused", "cancelled", "failed", "deleted")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))

@@ -352,7 +352,7 @@ def _line(message: Mapping[str, Any], view: View) -> str:
 
 # `acts runs`, `acts wait`: which runs there are, and until one ends.
 
-STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled")
+STATUSES: Final = ("scheduled", "running", "paused", "completed", "failed", "cancelled")
 """Values of `--status`."""
 
 

@@ -124,8 +124,9 @@ class Client:
         adds to it.
 
         With `allow` only the tools, activities and delegates that it names may be called, now and by amendments (SPEC
-        R4.2a). The same `id` twice is one run; `name` and `tags` are for people, and to find it by. Raises
-        `Rejected`, `InfrastructureError`; `TypeError` for an option that there is not.
+        R4.2a). The same `id` twice is one run; `name` and `tags` are for people, and to find it by. The run begins
+        `at` a moment, a `datetime` or a text in ISO 8601 with an offset from UTC, or at once. Raises `Rejected`,
+        `InfrastructureError`; `TypeError` for an option that there is not.
         """
         return self.submit_document(document_of(context, solution), **options)
 

@@ -34,7 +34,7 @@ from ..store.connections import read_tokens, redis_errors
 from ..store.definition import StoredPlan
 from ..store.entries import LoopStep, effective_entries, id_key
 from ..store.held_calls import AuditRecord, audit_record
-from ..store.keys import ENDED_STATUSES, LOOP
+from ..store.keys import ENDED_STATUSES, LOOP, SCHEDULED
 from ..store.loop_view import LoopView, loop_limits, plan_of
 from ..store.run_list import RunList
 from ..store.run_store import RunStore
@@ -120,7 +120,7 @@ class Control:
             self._store.note_due()
         if now == "paused" and answer.get("is_planned"):
             raise PlanWaits(self._run)
-        if now == "paused" and wanted == "running":
+        if now in ("paused", SCHEDULED) and wanted == "running":
             raise BeingAmended(
                 f"run {self._run} is amended in part: repeat that `acts amend` or `acts retry`, or cancel the run"
             )
@@ -216,7 +216,7 @@ class LoopControl:
         done = audit_record(self._settings, "resumed", ticks=ticks)
 
         def step(view: LoopView) -> LoopStep:
-            if view.status not in ("running", "paused", "failed"):
+            if view.status not in (SCHEDULED, "running", "paused", "failed"):
                 raise RunOver(f"run {view.run} is {view.status}: it asks nothing more; see `acts say` and `acts fork`")
             if (left := view.limits.ticks_to_add(view.loop)) is not None and ticks > left:
                 raise _no_ticks(view, left)
@@ -237,7 +237,7 @@ class LoopControl:
         done = audit_record(self._settings, "said")
 
         def step(view: LoopView) -> LoopStep:
-            if view.status not in ("running", "paused", "completed", "failed"):
+            if view.status not in (SCHEDULED, "running", "paused", "completed", "failed"):
                 raise RunOver(f"run {view.run} is {view.status}: nothing can be said to it any more")
             if problem := size_problem("", [*view.asked, *messages], limits.call_bytes):
                 raise Rejected([problem])

@@ -250,6 +250,10 @@ class Dispatcher:
             label = replace(label, digest=digest)
         plan = with_approval(plan, self._settings, RunList(self._redis, self._settings.key_prefix).is_approved)
         milliseconds = self._clock.milliseconds()
+        at_ms = label.at_ms if label.at_ms is not None and label.at_ms > milliseconds else None
+        if at_ms is not None and plan.waits_for_approval:
+            text = "a plan that waits for an approval begins with that, and at no time: leave `at` out"
+            raise Rejected([Problem("", text)])
         run, prefix = label.id or make_run_id(milliseconds), self._settings.key_prefix
         if label.id is not None and not claimed(self._redis, prefix, run, label):
             return StartedRun(run, None, is_new=False)
@@ -257,9 +261,10 @@ class Dispatcher:
         order = audit_record(self._settings, "submitted", **about)
         try:
             trace = place_of_run(run, label.trace).pack() if label.trace is not None else ""
-            forgotten = self._forgotten(plan, run, str(milliseconds), trace)
+            forgotten = self._forgotten(plan, run, str(milliseconds), trace) if at_ms is None else SentInline()
             more: dict[str, Any] = {**label.fields(), **owner_fields(self._settings)}
             more |= {"work": forgotten.work} if forgotten.work else {}
+            more |= {"at": at_ms} if at_ms is not None else {}
             with admitted(self._redis, self._settings, plan.size) as limits:
                 more |= limits
                 written = self._writer.write(plan, run, milliseconds, order, more, forgotten.lanes, files)

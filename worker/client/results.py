@@ -35,10 +35,10 @@ from ..errors import (
 from ..store.definition import StoredPlan, unpack_definition
 from ..store.entries import Entry, id_key
 from ..store.held_calls import HeldCall, read_held
-from ..store.keys import ENDED_STATUSES, LOOP, Condition
+from ..store.keys import ENDED_STATUSES, LOOP, SCHEDULED, Condition
 from ..store.run_list import PARENT, Parent, RunList
 from ..store.run_store import Background, FirstRead, RunStore
-from ..store.scripts import ExecutedBy
+from ..store.scripts import ExecutedBy, iso_date
 from ..store.state import RunState
 from ..store.waiting import read_unanswered, read_waiting
 from .call_results import CallResult, LaneCalls, present
@@ -143,7 +143,7 @@ def instance_status(calls: Set[str], run: str) -> str:
         return "cancelled"
     if calls.isdisjoint(_UNDER_WAY):
         return "failed" if "stopped" in calls or ("failed" in calls and run != "completed") else "completed"
-    if run == "paused":
+    if run in ("paused", "scheduled"):
         return "paused"
     waits = not calls.isdisjoint({"held", "unknown"})
     return "held" if waits and "running" not in calls else "running"
@@ -192,7 +192,7 @@ class Descendants:
 
 # The status of a run, and its calls counted by theirs: what `acts status` shows (SPEC R11.1).
 
-RunStatus = Literal["running", "paused", "completed", "failed", "cancelled", "foreign"]
+RunStatus = Literal["scheduled", "running", "paused", "completed", "failed", "cancelled", "foreign"]
 """The statuses of a run."""
 FOREIGN: Final = "foreign"
 """The status of a run that another version wrote down, in a format that this one does not read (SPEC R11.1)."""
@@ -234,6 +234,8 @@ def status_of(store: RunStore) -> dict[str, Any]:
         status["parent"] = {"run": parent.call.run, "call": parent.call.name}
     if "contracts" in state:
         status["contracts"] = state["contracts"]
+    if state["status"] == SCHEDULED:
+        status["at"] = iso_date(int(state["at"]))
     if "simulation" in state:
         status["simulation"] = True
     if "forked_from" in state:

@@ -22,6 +22,7 @@ from .. import limits
 from ..errors import InstanceDeleted, InstanceNotFound, PlanWaits, RunNotFound, RunOver
 from ..limits import limits_of
 from ..store.connections import PASSING, redis_errors
+from ..store.keys import SCHEDULED
 from ..store.run_store import RunStore
 from ..store.scripts import server_ms
 from ..store.state import RunState
@@ -346,7 +347,7 @@ class Run(ReadableRun[OutputT]):
         with redis_errors(self._settings):
             if ticks is not None:
                 self._loop.extend(ticks)
-                if status != "paused":
+                if status not in ("paused", SCHEDULED):
                     return
             if self._loop.plan() is not None:
                 if ticks is None:

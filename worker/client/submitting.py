@@ -11,11 +11,12 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 from functools import wraps
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Never, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Never, TypedDict, Unpack
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from redis import Redis
@@ -24,6 +25,7 @@ from redis.exceptions import LockError
 from ...broker_config import Settings, load
 from ...broker_config.tokens import Identity
 from ...protocol import Plan, Problem, Rejected
+from ...protocol.calls.built_in import NO_MOMENT, moment_ms
 from ...protocol.engine.costs import CURRENCY, dollars_of
 from ...protocol.errors import Speller, pointer, segments
 from ...protocol.messages import with_changed
@@ -65,6 +67,8 @@ class Label:
     """The span that the run is submitted under."""
     contracts: str = ""
     """What it was checked against, where the code of its activities is elsewhere (see `registry.contracts`)."""
+    at_ms: int | None = None
+    """The time at which the run begins; at once where there is none, or it is past."""
 
     def fields(self) -> dict[str, str]:
         """Make the fields of the run's state."""
@@ -81,6 +85,7 @@ class LabelOptions(TypedDict, total=False):
     name: str | None
     tags: Iterable[str]
     traceparent: str | None
+    at: str | datetime | None
 
 
 LATEST: Final = "latest"
@@ -89,30 +94,27 @@ ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z", re.ASCII)
 NO_LABEL: Final = Label()
 
 
-def label_of(
-    value: Any,
-    *,
-    id: str | None = None,  # the option's name everywhere
-    name: str | None = None,
-    tags: Iterable[str] = (),
-    traceparent: str | None = None,
-) -> Label:
+def label_of(value: Any, **options: Unpack[LabelOptions]) -> Label:
     """Make the label of a submission; without a `traceparent` it is under OpenTelemetry's current span, if any. Raises
-    `protocol.Rejected` for an id that no run can have, and for an invalid `traceparent`.
+    `protocol.Rejected` for an id that no run can have, an invalid `traceparent`, and an `at` that is no moment.
     """
+    id, traceparent, at = options.get("id"), options.get("traceparent"), options.get("at")
     trace = current_place() if traceparent is None else TracePlace.read_header(traceparent)
+    at_ms = moment_ms(at.isoformat() if isinstance(at, datetime) else str(at))
+    problem = None
     if traceparent is not None and trace is None:
-        text = f"{traceparent!r} is no traceparent: give one as W3C Trace Context has it, 00-TRACE-SPAN-01, or none"
-        raise Rejected([Problem("", text)])
-    if id is None:
-        return Label(name=name, tags=tuple(tags), trace=trace)
-    if id == LATEST:
-        text = f"{id!r} cannot be the id of a run: it stands for the newest run wherever one is asked for"
-        raise Rejected([Problem("", text)])
-    if not ID.match(id):
+        problem = f"{traceparent!r} is no traceparent: give one as W3C Trace Context has it, 00-TRACE-SPAN-01, or none"
+    elif at is not None and at_ms is None:
+        problem = f"at={str(at)[:80]!r} {NO_MOMENT}"
+    elif id == LATEST:
+        problem = f"{id!r} cannot be the id of a run: it stands for the newest run wherever one is asked for"
+    elif id is not None and not ID.match(id):
         shape = "letters, digits, dots, hyphens and _, beginning with a letter or digit, 128 at most"
-        raise Rejected([Problem("", f"{id!r} cannot be the id of a run: {shape}")])
-    return Label(id, name, tuple(tags), _digest(value), trace)
+        problem = f"{id!r} cannot be the id of a run: {shape}"
+    if problem is not None:
+        raise Rejected([Problem("", problem)])
+    tags = tuple(options.get("tags", ()))
+    return Label(id, options.get("name"), tags, "" if id is None else _digest(value), trace, at_ms=at_ms)
 
 
 def _digest(value: Any) -> str:

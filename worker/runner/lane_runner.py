@@ -36,7 +36,7 @@ from .step import Mailbox, Step, WorkerContext, count_ended
 
 logger = logging.getLogger(__name__)
 
-_UNDER_WAY: Final = ("running", "paused")
+_UNDER_WAY: Final = ("running", "paused", "scheduled")
 
 
 class LaneRunner:

@@ -16,6 +16,8 @@ LOOP: Final = "?"
 
 ENDED_STATUSES: Final = frozenset({"completed", "failed", "cancelled"})
 """The statuses of a run that is over."""
+SCHEDULED: Final = "scheduled"
+"""The status of a run that begins at a time."""
 
 
 def make_run_id(milliseconds: int) -> str:

@@ -39,6 +39,7 @@ from .held_calls import AuditRecord
 from .keys import (
     ENDED_STATUSES,
     LOOP,
+    SCHEDULED,
     Condition,
     Field,
     Fields,
@@ -336,8 +337,8 @@ class RunWriter:
         sent: Sent = NOTHING,
         files: Mapping[str, bytes] = MappingProxyType({}),
     ) -> Written:
-        """Write a run and start it; `more` are fields of its state, `sent` goes into its outbox, `files` are the files
-        that its messages show, by their digests.
+        """Write a run and start it; `more` are fields of its state, with `at` the sweep starts it at that time in ms;
+        `sent` goes into its outbox, `files` are the files that its messages show, by their digests.
 
         Raises `TakenOver`, and then has left nothing of its own.
         """
@@ -355,10 +356,11 @@ class RunWriter:
         except BaseException:
             self._give_up(keys, who)
             raise
-        if sent:
-            with suppress(RedisError):  # the run has begun; it is looked at a little later then
-                self._redis.zadd(due_runs(keys.prefix), {keys.run: milliseconds + limits.SENT_MS}, lt=True)
-        return Written(self._lanes(plan, sent)[0], since)
+        due_ms = milliseconds + limits.SENT_MS if sent else more.get("at")
+        if due_ms is not None:
+            with suppress(RedisError):  # the run is written; it is looked at a little later then
+                self._redis.zadd(due_runs(keys.prefix), {keys.run: due_ms}, lt=True)
+        return Written(self._lanes(plan, sent, is_later="at" in more)[0], since)
 
     def mark_unpublished(self, run: str, lanes: Sequence[str]) -> None:
         """Have the next sweep publish lanes that the broker has not taken."""
@@ -400,6 +402,7 @@ class RunWriter:
         fault = _output_fault(plan, sent)
         ended = "completed" if fault is None else "failed"
         first = "paused" if plan.waits_for_approval else "running" if plan.size or is_request else ended
+        first = SCHEDULED if "at" in more and first == "running" else first
         yield from _becoming(keys, next(ids), {Field.STATUS: first, Field.AUDIT: order.pack()})
         for call in (call for calls in sent.values() for call, _ in calls):
             lane, id_ = lane_token(call.instance), next(ids)
@@ -414,7 +417,7 @@ class RunWriter:
             yield _setting(keys.lanes, {lane: f"{last[lane]}:0" for lane in lanes})
         if gathers := gather_counts(lane.gathers for lane in plan.lanes.values()):
             yield _setting(keys.gathers, dict(gathers))
-        published, backlog = self._lanes(plan, sent)
+        published, backlog = self._lanes(plan, sent, is_later="at" in more)
         for lanes in batches(published, limits.VALUES_A_COMMAND):
             marks: Iterator[Value] = chain.from_iterable((due, lane) for lane in lanes)
             yield ["ZADD", keys.published, *marks]
@@ -432,20 +435,22 @@ class RunWriter:
             **({"loop": Loop().name, "loop:lane": LOOP} if is_request else {}),
             "submitted": milliseconds,
             **({} if left else {"finished": milliseconds}),
-            "look": milliseconds + limits.SENT_MS if sent else due,
+            "look": milliseconds + limits.SENT_MS if sent else more.get("at", due),
             **approve_ms(plan.submission.config),
-            **(promises_due(plan.submission.config, milliseconds) if _waits_for_promises(plan) else {}),
+            **(promises_due(plan.submission.config, more.get("at", milliseconds)) if _waits_for_promises(plan) else {}),
             **more,
         }
         yield _setting(keys.state, state)
 
-    def _lanes(self, plan: Plan, sent: Sent) -> tuple[list[str], list[str]]:
-        """List the lanes with something to do, the global one first: those published at once, and those that follow."""
+    def _lanes(self, plan: Plan, sent: Sent, *, is_later: bool) -> tuple[list[str], list[str]]:
+        """List the lanes with something to do, the global one first: those published at once, none if the run begins
+        later, and those that follow.
+        """
         with_work = (instance for instance, lane in plan.lanes.items() if instance not in sent and _has_work(lane))
         lanes = list(map(lane_token, with_work))
         lanes.sort(key=bool)
         lanes += [LOOP] if plan.submission.is_request else []
-        window = 0 if plan.waits_for_approval else self._settings.publish_window
+        window = 0 if plan.waits_for_approval or is_later else self._settings.publish_window
         return lanes[:window], lanes[window:]
 
 

@@ -43,7 +43,7 @@ from .connections import connect, redis_errors
 from .definition import places_in
 from .entries import moment_ms, read_entry
 from .held_calls import audit_record
-from .keys import LOOP, Condition, Field, Keys, Kind, active_runs, probes, processes
+from .keys import LOOP, SCHEDULED, Condition, Field, Keys, Kind, active_runs, probes, processes
 from .living import silent_processes
 from .run_list import RunList
 from .run_store import RunStore
@@ -79,7 +79,7 @@ def read_waiting(store: RunStore, run: RunState | None = None) -> list[Waiting]:
     redis, keys = store.redis, store.keys
     with redis.pipeline(transaction=False) as pipeline:
         pipeline.zrange(keys.leases, 0, CALLS_LOOKED_AT - 1)
-        pipeline.hmget(keys.state, "status", GIVEN_BACK, "approve_ms", "amending", "plan", "loop", "promises_due")
+        pipeline.hmget(keys.state, "status", GIVEN_BACK, "approve_ms", "amending", "plan", "loop", "promises_due", "at")
         pipeline.zrange(keys.held, 0, MOST_TOLD - 1, withscores=True)
         pipeline.zrange(keys.waits, 0, MOST_TOLD - 1, withscores=True)
         pipeline.hgetall(probes(keys.prefix))
@@ -89,16 +89,24 @@ def read_waiting(store: RunStore, run: RunState | None = None) -> list[Waiting]:
     for answer in own:
         if isinstance(answer, Exception):
             raise answer
-    members, (status, given_back, approve_ms, amending, plan, loop, promises_due), held, timed = own
+    members, (status, given_back, approve_ms, amending, plan, loop, promises_due, at), held, timed = own
     # These are everybody's: one that somebody has broken is mended by the sweep, and tells nothing until then.
     taken, limits, living = ({} if isinstance(shared, Exception) else shared for shared in (taken, limits, living))
     calls = [member for member in members if b"@" not in member.rpartition(b"\x1f")[2]]
-    if not calls and not limits and not held and not timed and status != b"paused" and promises_due is None:
+    if (
+        not calls
+        and not limits
+        and not held
+        and not timed
+        and status not in (b"paused", b"scheduled")
+        and promises_due is None
+    ):
         return []
     now_ms = server_ms(redis)
     is_planned = plan is not None or (loop is not None and loop.decode().partition(":")[0] == Stage.PLANNED)
     found = [
         *_paused(keys.run, status, is_planned=is_planned, is_amended=amending is not None),
+        *_scheduled(keys.run, status, at),
         *(_slots(redis, keys, limits, now_ms) if limits else ()),
         *_people(keys.run, held, approve_ms, now_ms),
         *_moments(keys.run, timed),
@@ -250,6 +258,12 @@ def _paused(run: str, status: bytes | None, *, is_planned: bool, is_amended: boo
     else:
         text = f"it is paused: `acts resume {run}`"
     yield Waiting(None, "resume", text)
+
+
+def _scheduled(run: str, status: bytes | None, at: bytes | None) -> Iterator[Waiting]:
+    if status == SCHEDULED.encode() and at is not None:
+        text = f"it begins at {iso_date(int(at))}: `acts resume {run}` begins it now"
+        yield Waiting(None, "moment", text)
 
 
 def _people(run: str, held: Iterable[tuple[bytes, float]], approve_ms: bytes | None, now_ms: int) -> Iterator[Waiting]:

@@ -300,7 +300,7 @@ class QueueReader:
 
 logger = logging.getLogger(__name__)
 
-_RUN_STATUSES: Final = ("running", "paused")
+_RUN_STATUSES: Final = ("scheduled", "running", "paused")
 _CALL_STATUSES: Final = ("waiting", "running", "held", "sent")
 
 T = TypeVar("T")

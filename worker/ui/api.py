@@ -80,6 +80,7 @@ class SubmissionQuery(ApiQuery):
     allow: list[Label] | None = Field(
         None, description="Only these tools, activities and delegates may be called; may be repeated."
     )
+    at: Label | None = Field(None, description="When the run begins, such as 2026-12-01T09:00:00Z; without it at once.")
 
 
 class RunsQuery(ApiQuery):
@@ -372,7 +373,8 @@ class Orders:
         """
         document, client = self._decoded(body), self._clients[by]
         plan = client.check_submission(document, allow=asked["allow"])
-        run = client.submit_plan(plan, label_of(document, id=asked["id"], name=asked["name"], tags=asked["tag"]))
+        label = label_of(document, id=asked["id"], name=asked["name"], tags=asked["tag"], at=asked["at"])
+        run = client.submit_plan(plan, label)
         if not run.is_new and only is not None:
             self._require_own(run.id, only)
         findings = within((each.to_dict() for each in plan.findings), limits.FINDINGS_BYTES)
@@ -481,7 +483,8 @@ class WebApplication(Pages):
     async def _submit(
         self, request: Request, asked: Annotated[SubmissionQuery, Query()], idempotency_key: IdempotencyKey = None
     ) -> Response:
-        """Submit a run, which begins at once: 201, or 200 if the same document was submitted under the same id before.
+        """Submit a run, which begins at once, or `at` a moment: 201, or 200 if the same document was submitted under
+        the same id before.
         With an `Idempotency-Key` a request can be sent again if its answer was lost.
         """
         visitor = visitor_of(request)

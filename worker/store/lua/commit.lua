@@ -417,7 +417,7 @@ local nothing_new = fresh and (lane == '' or global_id == request.global_seen)
 if request.park and nothing_new and not is_over(status) then
     redis.call('ZADD', parked, redis.call('HGET', state, 'wakes') or '0', lane)
 end
-if status == 'paused' then
+if rests(status) then
     redis.call('ZADD', published, 0, lane)
 elseif request.clears_mark and tonumber(redis.call('ZSCORE', published, lane)) == request.clears_mark then
     redis.call('ZREM', published, lane)
@@ -425,7 +425,7 @@ elseif request.clears_mark and tonumber(redis.call('ZSCORE', published, lane)) =
 end
 local woken = {}
 local function publish(member)
-    redis.call('ZADD', published, status == 'paused' and 0 or now + request.published_ms, member)
+    redis.call('ZADD', published, rests(status) and 0 or now + request.published_ms, member)
     if status == 'running' then
         woken[#woken + 1] = member
         becomes_due(now + request.published_ms)

@@ -23,8 +23,13 @@ local function names(set)
     return found
 end
 
+-- Whether a run begins no call for now: it goes on when somebody orders it, or at its time.
+local function rests(status)
+    return status == 'paused' or status == 'scheduled'
+end
+
 local function is_over(status)
-    return status ~= 'running' and status ~= 'paused'
+    return status ~= 'running' and not rests(status)
 end
 
 -- Whether a run is of the format that this version reads, by the field of its state; so is one that has none.

@@ -72,13 +72,13 @@ function actions.send()
             if not touched[lane] then
                 touched[lane] = true
                 woken[#woken + 1] = lane
-                redis.call('ZADD', published, status == 'paused' and 0 or due, lane)
+                redis.call('ZADD', published, rests(status) and 0 or due, lane)
             end
         end
         if touched[''] then
             redis.call('HINCRBY', state, 'wakes', 1)
         end
-        if status == 'paused' then
+        if rests(status) then
             woken = {}
         else
             for _, lane in ipairs(refill(request.window, due)) do
@@ -103,7 +103,7 @@ function actions.decide()
     local id
     if status and not is_over(status) and not amending then
         local due = now + request.published_ms
-        id = decide(request.member, request.ruling, request.who, status == 'paused' and 0 or due, request.shown)
+        id = decide(request.member, request.ruling, request.who, rests(status) and 0 or due, request.shown)
         if id and status == 'running' then
             look_by(due, look)
         end

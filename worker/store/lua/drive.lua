@@ -15,7 +15,7 @@
 local known = redis.call('HMGET', state, 'status', 'format', 'driven:' .. request.lane)
 local status, format, driven = known[1], tonumber(known[2] or nil), known[3]
 local is_read = reads(format, request.format)
-local is_driven = is_read and status == 'paused'
+local is_driven = is_read and rests(status)
 local is_over = not is_driven and status ~= 'running'
 if is_read and status == 'running' then
     local mark = redis.call('ZSCORE', published, request.lane) or ''

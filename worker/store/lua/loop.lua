@@ -117,13 +117,13 @@ if request.alarm and not is_over(status) then
 end
 if not is_over(status) then
     for _, lane in ipairs(request.woken) do
-        redis.call('ZADD', published, status == 'paused' and 0 or due, lane)
+        redis.call('ZADD', published, rests(status) and 0 or due, lane)
         woken[#woken + 1] = status == 'running' and lane or nil
     end
 end
 local mark -- until the loop's runner takes it back, what the step leaves to the loop itself is found by the sweep
 if not is_over(status) and request.added == 0 and stage ~= request.to then
-    mark = status == 'paused' and 0 or now + request.published_ms
+    mark = rests(status) and 0 or now + request.published_ms
     redis.call('ZADD', published, mark, request.lane)
 end
 local is_sooner = look_by(due, look)

@@ -9,6 +9,10 @@ local function change_status(status, who, reason)
     redis.call('HSET', state, 'status', status)
     if status == 'running' then
         redis.call('HSET', state, 'resumed', as_text(now))
+        local promise_ms = redis.call('HDEL', state, 'at') == 1 and redis.call('HGET', state, 'promise_ms')
+        if promise_ms then -- a run that begins only now waits from now on for what is promised
+            redis.call('HSET', state, 'promises_due', as_text(now + promise_ms))
+        end
     elseif is_over(status) then
         redis.call('HSET', state, 'finished', now)
     end

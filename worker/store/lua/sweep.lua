@@ -24,7 +24,7 @@
 
 local consumed_until = request.consumed_until[request.instances] or 0
 local awaited = {}
-local run = redis.call('HMGET', state, 'status', 'format', 'promises_due', 'approve_ms', 'parent')
+local run = redis.call('HMGET', state, 'status', 'format', 'promises_due', 'approve_ms', 'parent', 'at', 'amending')
 local status, format, promises_due, approve_ms = run[1], run[2], tonumber(run[3] or nil), tonumber(run[4] or nil)
 local due = now + request.published_ms
 local to_publish, lost = {}, 0
@@ -74,6 +74,19 @@ end
 
 if not reads(format, request.format) or not status then
     return answer(now + 2 * request.published_ms)
+end
+
+-- A run that is to begin at a time begins (`at` in the state, in ms), unless its calls are being changed.
+if status == 'scheduled' then
+    local at = tonumber(run[6] or nil) or 0
+    if at > now or run[7] then
+        local look = as_text(math.max(at, now + request.soon_ms / 2))
+        redis.call('HSET', state, 'look', look)
+        return answer(look)
+    end
+    status = 'running'
+    change_status(status)
+    promises_due = tonumber(redis.call('HGET', state, 'promises_due') or nil)
 end
 
 local to_call = {}

@@ -151,7 +151,7 @@ function runDeeds(overview) {
   if (!mayControl()) {
     const words = [
       failed && `acts retry ${run}`,
-      status === "paused" && `acts resume ${run}`,
+      ["paused", "scheduled"].includes(status) && `acts resume ${run}`,
       !isOver && `acts cancel ${run}`,
       `acts fork ${run}`,
     ].filter(Boolean);
@@ -162,6 +162,7 @@ function runDeeds(overview) {
     failed ? pushButton("Do failed calls again …", () => openRetry(run, {})) : null,
     status === "running" ? simple("pause", "Pause", "Paused") : null,
     status === "paused" ? simple("resume", "Resume", "Resumed") : null,
+    status === "scheduled" ? simple("resume", "Begin now", "Begun") : null,
     isOver ? null : cancel(),
     overview.loop ? openTicks(run) : null,
     pushButton("Fork …", () => openFork(run, null)),

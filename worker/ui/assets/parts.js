@@ -132,6 +132,7 @@ const STATUSES = {
   completed: "✓",
   cancelled: "⊘",
   paused: "‖",
+  scheduled: "○",
   foreign: "?",
 };
 const MOST_ROWS = 500;
@@ -156,6 +157,7 @@ const byWeight = [
   "running",
   "waiting",
   "paused",
+  "scheduled",
   "cancelled",
   "done",
   "completed",

@@ -2,7 +2,7 @@
 
 // The list of runs: the newest first.
 
-const RUN_STATUSES = ["running", "paused", "completed", "failed", "cancelled", "foreign"];
+const RUN_STATUSES = ["scheduled", "running", "paused", "completed", "failed", "cancelled", "foreign"];
 
 async function runsView({ query }) {
   if (!isLive) return (location.replace(address("run", embedded.run)), { title: "Run", nodes: [] });
