@@ -26,6 +26,7 @@ from .worker.errors import (
     InstanceDeleted,
     InstanceNotFound,
     InvalidParameters,
+    InvalidProgress,
     IsSimulation,
     LetterNotFound,
     NoLoop,
@@ -52,7 +53,7 @@ from .worker.errors import (
 from .worker.runner.rooms import AGENT, WORKER_STEPS, register
 
 if TYPE_CHECKING:
-    from acts_celery.protocol.engine.events import CallStatus
+    from acts_celery.protocol.engine.events import CallStatus, Progress
     from acts_celery.worker.agent.scripted import random_answers
     from acts_celery.worker.broker.attempts import CurrentCall, current_call
     from acts_celery.worker.client.call_results import LogEntry
@@ -132,6 +133,7 @@ __all__ = [
     "InstanceNotFound",
     "InvalidAnswer",
     "InvalidParameters",
+    "InvalidProgress",
     "IsSimulation",
     "LetterNotFound",
     "LocalClient",
@@ -154,6 +156,7 @@ __all__ = [
     "PlanChanged",
     "PlanWaits",
     "Problem",
+    "Progress",
     "ProtocolError",
     "QueueRefused",
     "RateLimited",
@@ -217,6 +220,7 @@ _HOMES: Final = {
     "Output": "acts_celery.protocol",
     "OutputError": "acts_celery.protocol",
     "Problem": "acts_celery.protocol",
+    "Progress": "acts_celery.protocol.engine.events",
     "ProtocolError": "acts_celery.protocol",
     "RateLimited": "acts_celery.worker.registry.models",
     "Ref": "acts_celery.worker.client.submitting",

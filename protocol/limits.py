@@ -393,6 +393,16 @@ FEW_VALUES: Final = 16
 # engine/costs
 MOST_NANODOLLARS: Final = 2**53 - 1
 
+# engine/events
+PROGRESS_BYTES: Final = 16_384
+"""Bytes of one report of a call's progress, its details included."""
+PROGRESS_TEXT: Final = 200
+"""Characters of the text of a report of progress; what is longer is cut."""
+PROGRESS_SHARE: Final = 50
+"""The part of the time since the first report of an attempt that passes between two of them, beside the least time: an
+hour makes some 300 entries.
+"""
+
 # engine/loop
 LOOP_REPEATS: Final = 3
 """Consecutive ticks with the same calls and results that end a loop: it makes no progress."""

@@ -289,6 +289,12 @@ class CallFailed(WorkerError):
         self.retry = retry
 
 
+class InvalidProgress(WorkerError):
+    """Raised in an activity by what it reports of its progress: it is no JSON, or too large."""
+
+    code = "invalid_progress"
+
+
 class InvalidParameters(CallFailed):
     """Parameters that an activity's signature does not take; another attempt would not help."""
 

@@ -549,7 +549,7 @@ OPENING_SECONDS: Final = 30.0
 LISTING_SECONDS: Final = 10.0
 """The longest that reading the list of a server's tools may take."""
 PROGRESS_SECONDS: Final = 1.0
-"""The least time between two lines of a call's progress in the process's log."""
+"""The least time between two reports of a call's progress."""
 MCP_CONNECTIONS_CLOSING_SECONDS: Final = 10.0
 """The longest that closing a session is waited for, before and after its task is cancelled."""
 LONGEST_ERROR: Final = 2_000

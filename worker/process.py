@@ -100,6 +100,9 @@ class Metrics:
     def attempt_ended(self, code: str, outcome: str, seconds: float) -> None:
         """An activity, a delegate or a model has ended: `done`, `failed`, `retried` or `cancelled`."""
 
+    def progressed(self, code: str) -> None:
+        """An attempt has reported its progress, and that is written."""
+
     def task_taken(self, queue: str) -> None:
         """A task was taken from a queue."""
 

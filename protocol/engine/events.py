@@ -323,6 +323,33 @@ class CallGivenBack:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an attempt at a call has come, as its code has reported."""
+
+    done: float | None = None
+    """How much is done, in the units of `total`."""
+    total: float | None = None
+    text: str = ""
+    details: Any = None
+    """JSON that the call's next attempt goes on from; nobody else is shown it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write what readers are shown as JSON, without what is not known."""
+        shown = {"done": self.done, "total": self.total, "text": self.text or None}
+        return {name: value for name, value in shown.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class CallProgressed:
+    """An attempt at a call, or an element, has come so far. It decides nothing."""
+
+    kind: ClassVar = "progress"
+    status: ClassVar = Status.RUNNING
+    call: int
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
 class CallsUndone:
     """Calls run again: earlier entries about their ends, and what they wrote, no longer count (SPEC R11.8)."""
 
@@ -357,6 +384,7 @@ Event = (
     | FanOutBegun
     | ChildStarted
     | CallGivenBack
+    | CallProgressed
     | CallsUndone
     | PromisesGivenUp
 )

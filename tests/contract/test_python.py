@@ -16,6 +16,7 @@ from acts_celery import (
     InfrastructureError,
     Message,
     Output,
+    Progress,
     RunNotFound,
     RunOver,
     activity,
@@ -56,8 +57,9 @@ def audits(call: dict[str, Any], context: dict[str, Any]) -> Any:
 def knows(value: int) -> Any:
     here = current_call()
     if here.attempt == 1:
+        here.progress(1, 2, "half", details={"value": value})
         raise ValueError("once more")
-    return here.attempt
+    return here.attempt if here.last_progress == Progress(1, 2, "half", {"value": value}) else None
 
 
 @delegate("contractTranslator")

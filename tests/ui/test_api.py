@@ -92,6 +92,31 @@ def events(site: Site, run: str, *, after: str | None = None, most: int | None =
     return found
 
 
+def test_a_run_is_submitted_for_a_time_and_begun_before_it(api: Site) -> None:
+    run = submit(api, echoing(), query="?at=2031-01-01T00:00:00Z").json()
+    assert run["status"] == "scheduled"
+    assert api.get(f"/api/runs/{run['run']}", READER).json()["at"] == "2031-01-01T00:00:00.000Z"
+    assert run["run"] in {one["run"] for one in api.get("/api/runs?status=scheduled", READER).json()["runs"]}
+    assert api.post(f"/api/runs/{run['run']}/resume", token=CONTROLLER).json()["status"] in ("running", "completed")
+    assert api.get(f"/api/runs/{run['run']}/result?timeout=60", READER).json()["status"] == "completed"
+    assert error_of(submit(api, echoing(), query="?at=soon")) == (422, "Rejected")
+
+
+def test_the_progress_of_a_call_comes_as_an_event_and_is_in_the_overview(backend: Backend, api: Site) -> None:
+    call = {"_tool": "reportAtGate", "gate": "api-progress", "_outputPath": "†state.one"}
+    run = submit(api, {"solution": {"calls": [call]}}).json()["run"]
+    event = events(api, run, most=2)[-1]
+    assert {name: event[name] for name in ("kind", "index", "done", "total")} == {
+        "kind": "progress",
+        "index": 0,
+        "done": 3,
+        "total": 10,
+    }
+    [shown] = api.get(f"/api/runs/{run}", READER).json()["progress"]
+    assert (shown["call"], shown["done"]) == ("0", 3)
+    backend.meeting.open_gate("api-progress")
+
+
 # A client that a generator makes from the document, as any user's would be.
 
 

@@ -58,7 +58,7 @@ from acts_celery.protocol.calls.tools import PLAIN, Tool
 from acts_celery.protocol.engine.events import Failure, Success
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.schemas.algebra import Algebra
-from acts_celery.worker.broker.attempts import Attempt, CallId, Result, Retry, enter
+from acts_celery.worker.broker.attempts import Attempt, CallId, ProgressReports, Result, Retry, enter
 from acts_celery.worker.logs import AT_WORK, lane_at_work
 from acts_celery.worker.registry.activities import Activity, Delegate, Policy, Registry, make_activity, registry
 from acts_celery.worker.registry.loading import load
@@ -1075,7 +1075,8 @@ def test_a_lane_is_named_while_it_is_at_work_and_no_longer(own_logger: logging.L
 
 
 async def _attempt(own_logger: logging.Logger, instance: str) -> None:
-    enter(Attempt(CallId("r", instance, 7)), "name")
+    attempt = Attempt(CallId("r", instance, 7))
+    enter(attempt, "name", ProgressReports(attempt, list))
     own_logger.warning("said")
 
 

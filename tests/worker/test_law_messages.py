@@ -17,8 +17,8 @@ from redis.asyncio import Redis
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Limits
-from acts_celery.protocol.engine.events import Failure, Success
-from acts_celery.worker.broker.attempts import Attempt, CallId, Retry
+from acts_celery.protocol.engine.events import Failure, Progress, Success
+from acts_celery.worker.broker.attempts import Attempt, CallId, Retry, pack_progress
 from acts_celery.worker.broker.messages import (
     ActivityCall,
     AttemptRef,
@@ -28,6 +28,7 @@ from acts_celery.worker.broker.messages import (
     Envelope,
     LaneCall,
     Probe,
+    Progressed,
     Report,
     Unanswered,
     pack,
@@ -59,9 +60,10 @@ LIMITS: Final = Limits()
 ATTEMPT: Final = Attempt(CallId("run", "①", 3), 2, 1, True, "token", "seal", 5)
 REF: Final = AttemptRef("run", "①", 3, 2, "token", "seal")
 COST: Final = {"tokens": 3, "calls": 1, "model": "m", "usage": {"input": 1, "output": 2, "cached": 0}, "seconds": 0.5}
+PROGRESS: Final = pack_progress(Progress(1, 2.5, "text", {"at": 7}))
 REPORT: Final = Report(
     (REF,), (REF,), (Completion(REF, ("Error", "why"), 1.5),), (REF,), (Probe("q", 5, "t"),),
-    (Unanswered(REF, "type", "why", 2, 500),),
+    (Unanswered(REF, "type", "why", 2, 500),), (Progressed(REF, PROGRESS),),
 )  # fmt: skip
 KINDS: Final[dict[str, tuple[bytes, Callable[[object, Limits], Any]]]] = {
     "an activity's call": (pack_message(ActivityCall(ATTEMPT, "a", {}, {"x": 1}, {})), unpack_activity_call),
@@ -71,7 +73,10 @@ KINDS: Final[dict[str, tuple[bytes, Callable[[object, Limits], Any]]]] = {
     ),
     "a value": (pack_delivery(Delivery(ATTEMPT, Success(1, COST), "child")), unpack_delivery),
     "an error": (pack_delivery(Delivery(ATTEMPT, Failure("Type", "message", COST))), unpack_delivery),
-    "another attempt": (pack_delivery(Delivery(ATTEMPT, Retry(Failure("Type", "message"), 1.5))), unpack_delivery),
+    "another attempt": (
+        pack_delivery(Delivery(ATTEMPT, Retry(Failure("Type", "message"), 1.5, progress=PROGRESS))),
+        unpack_delivery,
+    ),
     "a report": (pack_report(REPORT), unpack_report),
     "a probe": (pack(REPORT.probes[0]), unpack_probe),
     "a lane": (pack_lane_call(LaneCall("run", "①", True)), unpack_lane_call),

@@ -133,4 +133,4 @@ def test_it_begins_although_everything_dies_before(meeting: Meeting, tmp_path: P
         assert after.client.run(run.id).status()["status"] == "scheduled"
         with after.worker(), after.worker():
             assert after.wait(run.id).status == "completed"
-        assert begun(after.client.run(run.id)), "once"
+        assert begun(after.client.run(run.id)) < datetime.now(UTC), "once"

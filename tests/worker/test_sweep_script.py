@@ -16,10 +16,19 @@ from redis.exceptions import ResponseError
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.broker_config.configuration import queue_prefix
-from acts_celery.protocol.engine.events import Outcome, Status
-from acts_celery.worker.broker.attempts import Attempt, CallId, Tokens
+from acts_celery.protocol.engine.events import CallProgressed, Outcome, Progress, Status
+from acts_celery.worker.broker.attempts import Attempt, CallId, Tokens, pack_progress
 from acts_celery.worker.broker.consumer import Publisher
-from acts_celery.worker.broker.messages import AttemptRef, Completion, Probe, Report, TaskMessage, Unanswered, pack
+from acts_celery.worker.broker.messages import (
+    AttemptRef,
+    Completion,
+    Probe,
+    Progressed,
+    Report,
+    TaskMessage,
+    Unanswered,
+    pack,
+)
 from acts_celery.worker.broker.transport import ReportQueue
 from acts_celery.worker.limits import IDLE_TURNS, LONGEST_WHY, UNANSWERED_OF_A_RUN
 from acts_celery.worker.recovery.heartbeats import HeartbeatWriter
@@ -31,7 +40,7 @@ from acts_celery.worker.store.keys import Keys, active_runs, due_runs, probes, p
 from acts_celery.worker.store.living import Processes
 from acts_celery.worker.store.run_list import Parent
 from acts_celery.worker.store.run_store import RunStore
-from acts_celery.worker.store.waiting import read_unanswered
+from acts_celery.worker.store.waiting import read_progress_of, read_unanswered
 
 from .test_commit_script import RUN, Log, done
 
@@ -794,6 +803,21 @@ def test_a_request_that_was_not_answered_is_noted_until_its_call_has_ended(judge
     judged.reports.send(Report(ended=(ref(),)))
     judged.sweeper.sweep()
     assert not redis.exists(judged.keys.unanswered)
+
+
+def test_of_progress_only_that_of_the_attempt_at_work_is_noted(judged: Judged) -> None:
+    store = RunStore(connect(judged.settings), judged.keys)
+    judged.begin(2)
+    judged.send()
+    said = pack_progress(Progress(1, 2, "half", [7]))
+    forged = Progressed(ref()._replace(token="forged"), pack_progress(Progress(9)))
+    late, broken = Progressed(ref(2), pack_progress(Progress(8))), Progressed(ref(), b"\xc1")
+    judged.reports.send(Report(begun=(ref(),), progressed=(Progressed(ref(), said), forged, late, broken)))
+    judged.sweeper.sweep()
+    assert read_progress_of(store) == [{"call": "0", "done": 1, "total": 2, "text": "half"}]
+    noted = [entry.event for entry in store.entries() if isinstance(entry.event, CallProgressed)]
+    assert noted == [CallProgressed(0, Progress(1, 2, "half", [7]))]
+    assert store.redis.ttl(judged.keys.progress) > 0, "it stays behind where its run has expired"
 
 
 def test_of_requests_that_were_not_answered_only_true_and_not_too_many_are_noted(judged: Judged) -> None:

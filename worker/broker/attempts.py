@@ -16,6 +16,9 @@ import os
 import re
 import secrets
 import sys
+import threading
+import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
@@ -23,12 +26,24 @@ from itertools import count
 from typing import Annotated, Any, Final, Self
 from weakref import WeakKeyDictionary
 
+import msgpack
 from pydantic import Field
 
 from ...protocol.calls.call import call_of, element_of
-from ...protocol.engine.events import Failure, Success
-from ...protocol.limits import LONGEST_INSTANCE
+from ...protocol.engine.events import Failure, Progress, Success
+from ...protocol.errors import Rejected
+from ...protocol.limits import (
+    LONGEST_INSTANCE,
+    PROGRESS_BYTES,
+    PROGRESS_SHARE,
+    PROGRESS_TEXT,
+    Limits,
+    plain,
+    unpacked,
+    value_problems,
+)
 from .. import limits
+from ..errors import InvalidProgress
 
 # Where a run stands in a trace (W3C Trace Context): ids that follow from run and call.
 #
@@ -120,6 +135,8 @@ EntryId = Annotated[str, Field(pattern=r"^[0-9]{1,20}-[0-9]{1,20}$")]
 """The id of an entry of a log."""
 Seen = tuple[EntryId, EntryId]
 """Up to which entry of its lane, and of the global lane, the log had been read."""
+PackedProgress = Annotated[bytes, Field(max_length=PROGRESS_BYTES)]
+"""A report of progress, as `pack_progress` writes it."""
 Milliseconds = Annotated[int, Field(ge=0, le=366 * 86_400_000)]
 """A span of time, of a year at most."""
 
@@ -211,6 +228,8 @@ class Attempt:
     """The run's place in a trace, where it is not the root of its own."""
     seen: Seen | None = None
     """What a delegate, or a model, was shown of the log; None where that is no moment of it (see `Starter`)."""
+    progress: PackedProgress = field(default=b"", repr=False)
+    """What attempts before have reported last (see `pack_progress`)."""
 
     @property
     def place(self) -> TracePlace:
@@ -234,6 +253,8 @@ class Retry:
     """Whether no code has run: that of this worker does not admit the call (SPEC R17.3). How long the call rests then
     is for the process that knows since when it is given back.
     """
+    progress: bytes = b""
+    """What the attempt has reported last of its progress."""
 
 
 Result = Success | Failure | Retry
@@ -270,13 +291,32 @@ class CurrentCall:
     """Which element (from 0) of a call with `_each` it is; None of any other call."""
     traceparent: str = ""
     """The call's span, as the header `traceparent` of W3C Trace Context."""
+    last_progress: Progress | None = None
+    """What an attempt before has reported last, to go on from; None of a first attempt, or where none has reported."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the call as JSON, such as for a line of a log."""
         return asdict(self)
 
+    def progress(
+        self, done: float | None = None, total: float | None = None, text: str = "", *, details: Any = None
+    ) -> None:
+        """Report how far this attempt has come: to whoever looks, and with `details` (JSON) to the next attempt, which
+        finds it in `last_progress`. It may be called as often as you like: what is newest is written, once a second,
+        and less often in an attempt that takes long. A call that is sent and forgotten reports to nobody.
+
+        Raises `InvalidProgress` for what is no JSON, or too large, and `LookupError` outside of the call.
+        """
+        reports = _reports.get(None)
+        if reports is None:
+            raise LookupError("no call is carried out here: only its own code, in its context, reports its progress")
+        reports.note(pack_progress(Progress(done, total, text, details)))
+
 
 _current: Final[ContextVar[Attempt]] = ContextVar("acts_current_call")
+_reports: Final[ContextVar[ProgressReports]] = ContextVar("acts_progress")
+REPORTER: Final[ContextVar[Callable[[Attempt, bytes], object]]] = ContextVar("acts_reporter")
+"""What is given the progress of attempts that begin in this context, with those attempts."""
 _tasks: Final[WeakKeyDictionary[asyncio.Task[Any], tuple[Attempt, str]]] = WeakKeyDictionary()
 
 
@@ -295,13 +335,14 @@ def current_call() -> CurrentCall:
         raise LookupError("no call is carried out here: only activities and delegates can ask for it")
     id_ = attempt.id
     index, element = call_of(id_.index), element_of(id_.index)
-    place = attempt.place.header
-    return CurrentCall(id_.run, id_.instance, index, attempt.number, id_.idempotency_key, element, place)
+    place, last = attempt.place.header, read_progress(attempt.progress)
+    return CurrentCall(id_.run, id_.instance, index, attempt.number, id_.idempotency_key, element, place, last)
 
 
-def enter(attempt: Attempt, name: str) -> None:
-    """Note that this context and task run `attempt` from now on, with the code of that name."""
+def enter(attempt: Attempt, name: str, reports: ProgressReports) -> None:
+    """Note that this context and task run `attempt` from now on, with the code of that name, which reports there."""
     _current.set(attempt)
+    _reports.set(reports)
     task = asyncio.current_task()
     if task is not None:
         _tasks[task] = attempt, name
@@ -310,6 +351,97 @@ def enter(attempt: Attempt, name: str) -> None:
 def attempt_of(task: asyncio.Task[Any] | None) -> tuple[Attempt, str] | None:
     """The attempt that a task runs, and the name of the code."""
     return _tasks.get(task) if task is not None else None
+
+
+# Progress: what the code of an attempt reports of it. The newest report is written, at once where none was lately, and
+# then ever less often, so that what a call adds to the log is bounded however often it reports.
+
+
+_PROGRESS: Final = Limits(depth=32, containers=PROGRESS_BYTES)
+
+
+def pack_progress(progress: Progress) -> bytes:
+    """Write a report as the log has it. Raises `InvalidProgress`."""
+    numbers = {"done": progress.done, "total": progress.total}
+    for name, number in numbers.items():
+        is_number = isinstance(number, int | float) and not isinstance(number, bool)
+        if number is not None and not (is_number and 0 <= number <= limits.LARGEST_COUNT):
+            raise InvalidProgress(
+                f"{name} is {number!r:.80}: give a number from 0 to {limits.LARGEST_COUNT}, or leave it out"
+            )
+    if not isinstance(progress.text, str):
+        raise InvalidProgress(f"text is {progress.text!r:.80}: give a text")
+    try:
+        fields = plain([*numbers.values(), progress.text[:PROGRESS_TEXT], progress.details], _PROGRESS)
+    except Rejected as error:
+        raise InvalidProgress(f"details: {error}: keep the data elsewhere") from None
+    for name, value in zip(("text", "details"), fields[2:], strict=True):
+        if (problem := next(value_problems(value, _PROGRESS, name), None)) is not None:
+            raise InvalidProgress(f"{problem}: give what JSON has, such as an object of texts and numbers")
+    packed: bytes = msgpack.packb(fields)
+    if len(packed) > PROGRESS_BYTES:
+        raise InvalidProgress(f"has {len(packed)} bytes, where {PROGRESS_BYTES} are allowed: keep the data elsewhere")
+    return packed
+
+
+def read_progress(packed: bytes) -> Progress | None:
+    """Read what `pack_progress` has written; None for anything else, which a stranger may have sent."""
+    if not packed or len(packed) > PROGRESS_BYTES:
+        return None
+    try:
+        done, total, text, details = unpacked(packed, _PROGRESS.containers)
+        found = Progress(done, total, text, details)
+        pack_progress(found)
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException, InvalidProgress):
+        return None
+    return found
+
+
+_noting: Final = threading.Lock()
+
+
+class ProgressReports:
+    """The reports of one attempt, made on its event loop. Most attempts report nothing: it costs next to nothing."""
+
+    __slots__ = ("_attempt", "_began", "_count", "_due", "_has_ended", "_is_planned", "_loop", "_send", "last")
+
+    def __init__(self, attempt: Attempt, count: Callable[[], object]) -> None:
+        """`count` is called for each report that is written."""
+        self.last = b""
+        """The newest report, written or not."""
+        self._attempt = attempt
+        self._count = count
+        self._send = REPORTER.get(None)
+        self._loop = asyncio.get_running_loop()
+        self._is_planned = self._has_ended = False
+        self._began = self._due = 0.0
+
+    def note(self, packed: bytes) -> None:
+        """Take a report, in any thread."""
+        with _noting:
+            if self._has_ended:
+                return
+            self._began = self._began or time.monotonic()
+            self.last, is_planned, self._is_planned = packed, self._is_planned, True
+        if not is_planned and self._send is not None:
+            self._loop.call_soon_threadsafe(self._plan)
+
+    def end(self) -> None:
+        """Write nothing more: the attempt has ended."""
+        self._has_ended = True
+
+    def _plan(self) -> None:
+        self._loop.call_later(max(0.0, self._due - time.monotonic()), self._write)
+
+    def _write(self) -> None:
+        with _noting:
+            self._is_planned = False
+        if self._has_ended or self._send is None:
+            return
+        now = time.monotonic()
+        self._due = now + max(limits.PROGRESS_SECONDS, (now - self._began) / PROGRESS_SHARE)
+        self._send(self._attempt, self.last)
+        self._count()
 
 
 # Tokens of remote attempts: what shows that a result or a report comes from the worker that was given the call.

@@ -44,11 +44,13 @@ from .attempts import (
     Count,
     InstanceName,
     Milliseconds,
+    PackedProgress,
     Result,
     Retry,
     RunName,
     Token,
     lane_token,
+    read_progress,
     shown_token,
 )
 
@@ -305,7 +307,7 @@ def _attempt_fields(attempt: Attempt) -> dict[str, Any]:
     fields = {**_fields(attempt), "id": _fields(attempt.id)}
     if attempt.worker is None:
         del fields["worker"], fields["version"]
-    for name in ("again", "trace", "seen"):
+    for name in ("again", "trace", "seen", "progress"):
         if not fields[name]:
             del fields[name]
     return fields
@@ -339,9 +341,10 @@ def pack_delivery(delivery: Delivery) -> bytes:
         case Failure() as failure:
             result = {"type": failure.type[:LONGEST_TYPE], "message": failure.message}
             result |= {"unknown": True} if failure.is_unknown else {}
-        case Retry(failure, delay_seconds, is_given_back):
+        case Retry(failure, delay_seconds, is_given_back, progress):
             result = {"type": failure.type[:LONGEST_TYPE], "message": failure.message, "delay_seconds": delay_seconds}
             result |= {"given_back": True} if is_given_back else {}
+            result |= {"progress": progress} if progress else {}
     labels = () if isinstance(delivery.result, Retry) else sorted(delivery.result.labels)
     extra = {**({"cost": dict(cost)} if cost is not None else {}), **({"labels": labels} if labels else {})}
     child = {"child": delivery.child} if delivery.child is not None else {}
@@ -356,6 +359,9 @@ def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
 def unpack_delivery(data: object, limits: Limits) -> Delivery:
     """Read what `pack_delivery` has written. Raises `MalformedMessage`."""
     packed = read_packed(_DELIVERY, data, limits, 2 * limits.message_bytes)
+    progress = packed.result.pop("progress", b"")
+    if progress and (not isinstance(progress, bytes) or read_progress(progress) is None):
+        raise MalformedMessage("/result/progress: is no report of progress")
     labels = (problem for label in packed.labels for problem in label_problems([label], "labels"))
     problem = next(chain(value_problems(packed.result, limits, "result"), labels), None)
     if problem is not None:
@@ -370,7 +376,7 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
         case {"type": str(type_), "message": str(message), "delay_seconds": float(delay)} if len(type_) <= LONGEST_TYPE:
             if 0 <= delay <= LONGEST_RETRY_DELAY_SECONDS:
                 is_given_back = packed.result.get("given_back") is True
-                return Delivery(packed.attempt, Retry(Failure(type_, message), delay, is_given_back))
+                return Delivery(packed.attempt, Retry(Failure(type_, message), delay, is_given_back, progress))
         case {"type": str(type_), "message": str(message), "unknown": True} if len(type_) <= LONGEST_TYPE:
             return Delivery(packed.attempt, Failure(type_, message, labels=packed.labels, is_unknown=True))
         case {"type": str(type_), "message": str(message)} if len(packed.result) == 2 and len(type_) <= LONGEST_TYPE:
@@ -476,7 +482,7 @@ class _PackedDelivery:
     """A delivery as it travels."""
 
     attempt: Attempt
-    result: Mapping[str, Any]
+    result: dict[str, Any]
     cost: _Cost | None = None
     child: RunName | None = None
     labels: Labels = TRUSTED
@@ -535,7 +541,7 @@ class Completion(NamedTuple):
         match result:
             case Success():
                 return cls(ref)
-            case Retry(failure, delay_seconds, is_given_back):
+            case Retry(failure, delay_seconds, is_given_back, _):
                 return cls(ref, (failure.type[:LONGEST_TYPE], failure.message), delay_seconds, is_given_back)
             case Failure(type_, message):
                 return cls(ref, (type_[:LONGEST_TYPE], message))
@@ -552,7 +558,14 @@ class Unanswered(NamedTuple):
     """How long it is until the next try."""
 
 
-AboutCall: TypeAlias = AttemptRef | Completion | Unanswered
+class Progressed(NamedTuple):
+    """What a call that is at work has reported of its progress."""
+
+    ref: AttemptRef
+    said: PackedProgress
+
+
+AboutCall: TypeAlias = AttemptRef | Completion | Unanswered | Progressed
 """What a report says of a call."""
 
 
@@ -581,6 +594,8 @@ class Report:
     """Probes that came out of a queue."""
     unanswered: tuple[Unanswered, ...] = ()
     """Requests that wait for a model."""
+    progressed: tuple[Progressed, ...] = ()
+    """What calls at work have reported of their progress."""
     started: Count = 0
     """How many workers have begun: their code may admit what was given back (SPEC R17.3)."""
 
@@ -589,7 +604,7 @@ class Report:
         return Report(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
 
-OF_CALLS: Final = ("begun", "ended", "reserved", "completed", "unanswered")
+OF_CALLS: Final = ("begun", "ended", "reserved", "completed", "unanswered", "progressed")
 """The fields of a report that are about calls."""
 _REPORT: Final = TypeAdapter(Report)
 _PROBE: Final = TypeAdapter(Probe)

@@ -73,6 +73,22 @@ def unanswered_words(requests: Sequence[Mapping[str, Any]]) -> str:
     return f"{escaped(soonest['type'])}: try {soonest['tries'] + 1}{when}"
 
 
+def progress_lines(reported: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what calls at work have reported of their progress, as `Run.status` has it."""
+    for one in reported[: limits.MOST_SHOWN]:
+        words = progress_words(one.get("done"), one.get("total"), one.get("text"))
+        yield f"call {escaped(one['call'])}: {words}"
+    if len(reported) > limits.MOST_SHOWN:
+        yield f"{counted(len(reported) - limits.MOST_SHOWN, 'more call')} at work: --json lists them"
+
+
+def progress_words(done: float | None = None, total: float | None = None, text: str | None = None) -> str:
+    """Return a report of progress in words: `3 of 10 (30%): a text`."""
+    of = f" of {total:,g}" + (f" ({done / total:.0%})" if done is not None else "") if total else ""
+    said = f"{done:,g}{of}" if done is not None else ""
+    return ": ".join(filter(None, (said, escaped(" ".join((text or "").split())))))
+
+
 def watching(run: Run, show: Callable[[Sequence[Mapping[str, Any]]], None]) -> AbstractContextManager[None]:
     """Show from time to time which requests of a run are made again, while the block lasts."""
 
@@ -159,6 +175,28 @@ class Ticks:
         return event.kind in ("text", "tick")
 
 
+class NewestReport:
+    """Follows what the calls of a run report of their progress, by its events."""
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[str | None, int | None, int | None], str] = {}
+
+    @property
+    def text(self) -> str:
+        """The newest report of a call that is at work, or empty."""
+        return next(reversed(self._calls.values()), "")
+
+    def take(self, event: Event) -> bool:
+        """Take in an event; says whether it has changed anything."""
+        call = event.instance, event.index, event.element
+        if event.run is not None or event.kind not in ("progress", "element", "call"):
+            return False
+        before = self._calls.pop(call, None)
+        if event.kind == "progress":
+            self._calls[call] = progress_words(event.done, event.total, event.text)[: limits.PROGRESS_SHOWN]
+        return before is not None or event.kind == "progress"
+
+
 class _UnansweredReport:
     """Reports requests to models that are made again, not too often."""
 
@@ -189,13 +227,14 @@ def _wait_with_bar(run: Run, on_event: Callable[[Event], None], timeout_seconds:
         TimeElapsedColumn(),
         TextColumn("{task.fields[elements]}"),
         TextColumn("{task.fields[loop]}", markup=False),
+        TextColumn("{task.fields[reported]}", markup=False),
         TextColumn("{task.fields[unanswered]}", markup=False),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         # How many calls a loop will have is not known when it begins.
-        bar = progress.add_task("", total=run.total or None, failed=0, elements="", loop="", unanswered="")
+        bar = progress.add_task("", total=run.total or None, failed=0, elements="", loop="", reported="", unanswered="")
         failed = 0
-        elements, ticks = Elements(), Ticks()
+        elements, ticks, reported = Elements(), Ticks(), NewestReport()
         with watching(run, lambda requests: progress.update(bar, unanswered=unanswered_words(requests))):
             for event in run.follow(children=True, timeout_seconds=timeout_seconds):
                 if event.kind == "held":  # a person may be asked
@@ -208,6 +247,8 @@ def _wait_with_bar(run: Run, on_event: Callable[[Event], None], timeout_seconds:
                     progress.update(bar, elements=elements.text)
                 if ticks.take(event):
                     progress.update(bar, loop=ticks.line)
+                if reported.take(event):
+                    progress.update(bar, reported=reported.text)
                 if event.kind == "call" and event.run is None:
                     failed += event.status == "failed"
                     progress.update(bar, advance=1, failed=failed)

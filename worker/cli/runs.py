@@ -41,7 +41,7 @@ from .output import (
     timing_lines,
     timing_words,
 )
-from .progress import View, print_result, standing_lines, unanswered_lines, view_options
+from .progress import View, print_result, progress_lines, standing_lines, unanswered_lines, view_options
 from .source import write_whole
 
 if TYPE_CHECKING:
@@ -215,7 +215,8 @@ def print_status(
     how = f"{status_word(document['status'])}  run {document['run']}, {counts_line(document['calls'], total)}"
     unanswered = (f"  {line}" for line in unanswered_lines(document.get("unanswered", [])))
     standing = () if is_quiet else standing_lines(document)
-    common.print(document, (how, *standing, *unanswered))
+    reported = (f"  {line}" for line in progress_lines(document.get("progress", [])))
+    common.print(document, (how, *standing, *unanswered, *reported))
 
 
 def message_id(text: str | None) -> str | None:

@@ -138,11 +138,13 @@ class CallResult:
     """The moment that it waits for (SPEC R4.12)."""
     not_taken: bool = False
     """That another branch was taken: it was skipped, and nothing that it waited for has failed (SPEC R6.6)."""
+    progress: Mapping[str, Any] | None = None
+    """How far it has come, before it has ended: `done`, `total` and `text`, as far as its code says them."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the call as JSON; `tick` is there in a loop only, `child` if a child run answers it, `elements` if
         it has `_each`, `timing` if it has begun or ended, `cost` where a model was asked, `stale` and
-        `not_taken` where it is, `until` while it waits for a moment.
+        `not_taken` where it is, `until` while it waits for a moment, `progress` where its code has reported it.
         """
         always = {
             "id": self.id,
@@ -164,6 +166,7 @@ class CallResult:
             stale=self.stale or None,
             until=self.until,
             not_taken=self.not_taken or None,
+            progress=dict(self.progress) if self.progress is not None else None,
         )
 
 
@@ -234,6 +237,7 @@ class LaneCalls:
                 stale=state.is_stale,
                 until=iso_date(state.until_ms) if state.is_set_aside and state.until_ms is not None else None,
                 not_taken=index in not_taken,
+                progress=state.progress.to_dict() if end is None and state.progress is not None else None,
             )
 
     def _not_taken(self, lane: LaneState, instance: str | None) -> Set[int]:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from ...broker_config import Settings, is_cluster
 from ...protocol.calls.call import call_of, element_of
+from ...protocol.engine.events import CallProgressed
 from ...protocol.engine.loop import Answered, LoopEnded, OutputGrew, RequestRecorded, TickClosed
 from .. import limits
 from ..backoff import Backoff
@@ -150,14 +151,15 @@ class Deadline:
             yield min(wait_seconds, left)
 
 
-EventKind = Literal["run", "call", "begun", "held", "decided", "each", "element", "child", "tick", "text"]
+EventKind = Literal["run", "call", "begun", "held", "decided", "each", "element", "child", "progress", "tick", "text"]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something happened: a call ended (`kind` "call"), has "begun" (where it runs at most once), waits for a
     person ("held"), was decided on ("decided"; the status says how), begins to run for so many `elements` ("each"), one
-    of them ended ("element"), is to be answered by a `child` run ("child"), or the run's status changed ("run").
+    of them ended ("element"), is to be answered by a `child` run ("child"), reports its "progress", or the run's
+    status changed ("run").
 
     Of a loop also: a tick was "asked", "answered", or has "ended" (`kind` "tick"), and an output that is a text has
     come so far ("text"). Each event has an `id` of its own; they come in the order of their ids.
@@ -176,9 +178,13 @@ class Event:
     """The child run in which it happened, if any; index, tick and id are then of that run."""
     tick: int | None = None
     """The tick of a loop that the event is about."""
+    done: float | None = None
+    """How much of `total` a call has done, as its code reports."""
+    total: float | None = None
     text: str | None = None
-    """What has come of the output, which is `at` so many characters behind its beginning; what came before, up to
-    there, stays. Where a † comes in it, what follows is known with the end of the tick alone.
+    """The text of a report of progress; of a loop what has come of the output, which is `at` so many characters behind
+    its beginning; what came before, up to there, stays. Where a † comes in it, what follows is known with the end of
+    the tick alone.
     """
     at: int | None = None
     calls: int | None = None
@@ -221,6 +227,7 @@ def _event_of(entry: Entry) -> Event | None:
     element, ruling = entry.element_end, entry.ruling if entry.end is None else None
     status = element.status if element is not None else ruling.verdict if ruling is not None else entry.status
     call = element.element if element is not None else entry.call
+    reported = entry.event.progress.to_dict() if isinstance(entry.event, CallProgressed) else {}
     return Event(
         entry.id,
         cast(EventKind, entry.kind),
@@ -230,6 +237,7 @@ def _event_of(entry: Entry) -> Event | None:
         elements=entry.elements or None,
         element=element_of(call) if call is not None else None,
         child=entry.child,
+        **reported,
     )
 
 

@@ -40,7 +40,7 @@ from ..store.run_list import PARENT, Parent, RunList
 from ..store.run_store import Background, FirstRead, RunStore
 from ..store.scripts import ExecutedBy, iso_date
 from ..store.state import RunState
-from ..store.waiting import read_unanswered, read_waiting
+from ..store.waiting import read_progress_of, read_unanswered, read_waiting
 from .call_results import CallResult, LaneCalls, present
 from .submitting import OutputT, collecting_seldom, output_type, typed
 from .tables import Table, place_of, table_of, value_at
@@ -230,6 +230,8 @@ def status_of(store: RunStore) -> dict[str, Any]:
             status["waiting_for"] = [one.to_dict() for one in waiting]
         if unanswered := read_unanswered(store):
             status["unanswered"] = unanswered
+        if reported := read_progress_of(store):
+            status["progress"] = reported
     if (parent := Parent.read(state.get(PARENT))) is not None:
         status["parent"] = {"run": parent.call.run, "call": parent.call.name}
     if "contracts" in state:

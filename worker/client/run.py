@@ -78,7 +78,8 @@ class ReadableRun(Generic[OutputT]):
         `contracts` is there where the run's client did not have the code, and says what it was checked against;
         `held_below` while calls of child runs wait for a person, and says how many; `unanswered` while models are asked
         again: of each request the `call` (None: the loop's own), the error's `type` and `message`, how many `tries`
-        there were, `again_in_seconds`; `waiting_for` while calls wait for what is no call, of a few of them the `call`
+        there were, `again_in_seconds`; `progress` while calls report theirs: of each the `call`, and `done`, `total`
+        and `text` where it says them; `waiting_for` while calls wait for what is no call, of a few of them the `call`
         (None: the whole run), `for` what (`queue`, `code`, `slot`, `attempt`, `worker`, `person`, `promise`, `resume`,
         `version`), and the `reason`.
         """

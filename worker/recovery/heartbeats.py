@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import cached_property, partial
+from itertools import islice
 from typing import Final
 
 from celery import Celery, bootsteps
@@ -33,11 +34,12 @@ from ...broker_config import (
     load,
 )
 from ...protocol import Limits
-from ..broker.attempts import Attempt, Result, current_attempt, owner_token
+from ..broker.attempts import REPORTER, Attempt, Result, current_attempt, owner_token
 from ..broker.messages import (
     AttemptRef,
     Completion,
     Probe,
+    Progressed,
     Report,
     Unanswered,
     attempt_in,
@@ -98,6 +100,8 @@ class HeartbeatWriter:
         """What has ended since the last report and was in one."""
         self._unanswered: dict[AttemptRef, tuple[Unanswered, float]] = {}
         """What is not reported yet of requests to models, each with the time of its next try."""
+        self._progress: dict[AttemptRef, bytes] = {}
+        """What calls have reported of their progress, and no report has said yet."""
         self._lock = threading.Lock()
         self._duty = Duty(
             "reporting the calls at work",
@@ -122,6 +126,7 @@ class HeartbeatWriter:
         to begin, and be sent again for ever. Raises `InfrastructureError` where that is not possible.
         """
         ref = AttemptRef.of(attempt)
+        REPORTER.set(self.progressed)
         async with self._turn(attempt, ref) if attempt.losses >= self._alone_from else nullcontext():
             if attempt.is_repeated:
                 await self._at_once.send(Report(begun=(ref,)))
@@ -160,6 +165,7 @@ class HeartbeatWriter:
         with self._lock:
             was_reported = self._at_work.pop(ref, False)
             self._unanswered.pop(ref, None)
+            self._progress.pop(ref, None)
             if was_reported and is_sent:
                 self._ended.append(ref)
 
@@ -185,6 +191,13 @@ class HeartbeatWriter:
             if ref in self._at_work:
                 self._unanswered[ref] = noted, time.monotonic() + wait_seconds
 
+    def progressed(self, attempt: Attempt, packed: bytes) -> None:
+        """Have the next report say how far an attempt that is at work here has come."""
+        ref = AttemptRef.of(attempt)
+        with self._lock:
+            if ref in self._at_work:
+                self._progress[ref] = packed
+
     def beat(self) -> None:
         """Report what is at work now and served by the loop, and what has ended since. Raises `InfrastructureError`."""
         self._report()
@@ -202,12 +215,18 @@ class HeartbeatWriter:
                 begun = tuple(ref for ref in begun if ref == blocking)
             self._at_work.update(dict.fromkeys(begun, True))
             ended = tuple(self._ended)
+            oldest = islice((one for one in self._progress.items() if one[0] in self._at_work), UNANSWERED_IN_A_REPORT)
+            progressed = tuple(Progressed(*one) for one in oldest)
             waiting = [self._unanswered.pop(ref) for ref in begun if ref in self._unanswered][:UNANSWERED_IN_A_REPORT]
         if begun or ended or reserved:
-            unanswered = (one._replace(wait_ms=int(max(again - now, 0) * 1000)) for one, again in waiting)
-            self._queue.send(Report(begun=begun, ended=ended, reserved=reserved, unanswered=tuple(unanswered)))
+            unanswered = tuple(one._replace(wait_ms=int(max(again - now, 0) * 1000)) for one, again in waiting)
+            said = Report(begun=begun, ended=ended, reserved=reserved, unanswered=unanswered, progressed=progressed)
+            self._queue.send(said)
             with self._lock:
                 del self._ended[: len(ended)]
+                for one in progressed:
+                    if self._progress.get(one.ref) is one.said:
+                        del self._progress[one.ref]
 
     def _send(self, reports: Sequence[Report]) -> None:
         for report in _merged(reports):

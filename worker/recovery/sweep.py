@@ -27,7 +27,7 @@ from redis.exceptions import RedisError
 from ...broker_config import Settings, queue_names, redis_url_of
 from ...broker_config.configuration import queue_prefix
 from .. import limits
-from ..broker.attempts import Tokens
+from ..broker.attempts import Tokens, read_progress
 from ..broker.consumer import Publisher
 from ..broker.messages import (
     OF_CALLS,
@@ -35,6 +35,7 @@ from ..broker.messages import (
     AttemptRef,
     Completion,
     Probe,
+    Progressed,
     Report,
     Unanswered,
     probe_task,
@@ -188,6 +189,8 @@ def _in_request(one: AboutCall) -> tuple[Any, ...]:
             return lane, call, attempt, delay_ms, error is not None, is_given_back
         case Unanswered(AttemptRef(_, lane, call, attempt), type_, why, tries, wait_ms):
             return lane, call, attempt, tries, wait_ms, type_, why
+        case Progressed(AttemptRef(_, lane, call, attempt), said):
+            return lane, call, attempt, said if read_progress(said) is not None else b""
 
 
 def _parts(of_run: _Reported) -> Iterator[_Reported]:

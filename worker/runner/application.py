@@ -241,7 +241,9 @@ async def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[Remo
         result = await runtime.carry_out(attempt, doing(message))
         if result is not None:
             took_ms = int((time.monotonic() - begun) * 1000)
-            ended = replace(attempt, took_ms=took_ms, worker=runtime.worker, version=runtime.remote.version(message))
+            ended = replace(
+                attempt, progress=b"", took_ms=took_ms, worker=runtime.worker, version=runtime.remote.version(message)
+            )
             await runtime.deliver(Delivery(ended, result))
     if isinstance(result, Failure):
         raise TaskFailed(f"{attempt.id}: {result.type}")

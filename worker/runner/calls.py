@@ -18,8 +18,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
+from functools import partial
 from queue import SimpleQueue
 from types import NoneType
 from typing import Any, Final
@@ -33,7 +34,7 @@ from ...protocol.engine.execution import UNKNOWN
 from ...protocol.errors import pointer
 from ...protocol.limits import exceeded, plain_scalar, scalar_problem, too_many_containers
 from ..backoff import Backoff
-from ..broker.attempts import Attempt, Result, Retry, enter, enter_place
+from ..broker.attempts import Attempt, ProgressReports, Result, Retry, enter, enter_place
 from ..broker.messages import given_back, pack, refused_by, unknown_code
 from ..errors import CallFailed, InvalidParameters
 from ..fairness import FairSemaphore
@@ -428,7 +429,8 @@ async def invoke(
     """Call a function, once. Never raises, but for its own cancellation. Where the policy says that a call runs
     at most once, a failure says whether anybody knows what the function has done (SPEC R4.11).
     """
-    enter(attempt, name)
+    reports = ProgressReports(attempt, partial(metrics().progressed, name))
+    enter(attempt, name, reports)
     enter_place(attempt)
     began, outcome = time.monotonic(), "cancelled"
     metrics().attempt_began(name)
@@ -448,9 +450,11 @@ async def invoke(
                 raise
             error = raised.__cause__ if isinstance(raised.__cause__, _PACKED) else raised
             result = _failed(error, attempt, name, policy)
+            result = replace(result, progress=reports.last) if isinstance(result, Retry) and reports.last else result
         outcome = _OUTCOMES[type(result)]
         return result
     finally:
+        reports.end()
         metrics().attempt_ended(name, outcome, time.monotonic() - began)
 
 

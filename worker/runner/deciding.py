@@ -115,7 +115,9 @@ class Decider:
             if isinstance(result, Started):
                 step.delegated.append(Delegated(index, attempt.number, result.run))
             elif isinstance(result, Retry):
-                step.rests.append(Rest(index, attempt.number, result.delay_seconds))
+                step.rests.append(Rest(index, attempt.number, result.delay_seconds, progress=result.progress))
+                if result.progress:
+                    lane.progress[index] = result.progress
                 self._rest(lane, index, result.delay_seconds)
             else:
                 with self._of_results:

@@ -24,7 +24,7 @@ from ...protocol.engine.events import CallHeld, FanOut, FanOutBegun, Hold, Outco
 from ...protocol.engine.execution import Execution
 from ...protocol.schemas.costs import METER, Meter
 from .. import limits
-from ..broker.attempts import NOT_KNOWN, Attempt, CallId, owner_token
+from ..broker.attempts import NOT_KNOWN, REPORTER, Attempt, CallId, owner_token
 from ..broker.messages import Delivery, TaskMessage, lane_task, pack
 from ..store.commits import END_UNKNOWN, Commit, Committed
 from ..store.keys import LOOP
@@ -92,6 +92,7 @@ class LaneRunner:
     async def run(self) -> LaneView:
         """Go on until nothing more can be done here. Returns the lane as the log has it then."""
         METER.set(self._meter)
+        REPORTER.set(self._services.log.note_progress)
         self._services.presence.enter(self._lane.run.run, self._owner)
         try:
             while (
@@ -309,7 +310,12 @@ class LaneRunner:
         granted = zip(ids, committed.attempts, committed.failures, committed.repeated, strict=True)
         lane = self._lane
         return [
-            Attempt(id_, number, failures, is_lost, again=lane.again(id_.index), trace=lane.run.trace)
+            Attempt(
+                *(id_, number, failures, is_lost),
+                again=lane.again(id_.index),
+                trace=lane.run.trace,
+                progress=lane.progress.get(id_.index, b"") if number > 1 else b"",
+            )
             if number > 0
             else None
             for id_, number, failures, is_lost in granted

@@ -99,6 +99,8 @@ class Rest:
     """Whether no code has run, so the attempt does not count (SPEC R17.3)."""
     note: str = ""
     """The reason, if the log does not say yet that the call was given back."""
+    progress: bytes = b""
+    """What the attempt has reported last of its progress, if it has."""
 
     def to_request(self) -> dict[str, Any]:
         """Make what the script takes."""
@@ -109,6 +111,7 @@ class Rest:
             "given_back": self.is_given_back,
             "of": call_of(self.index),
             "note": self.note,
+            **({"progress": self.progress} if self.progress else {}),
         }
 
 

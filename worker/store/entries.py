@@ -21,6 +21,7 @@ from ...protocol.engine.events import (
     CallEnded,
     CallGivenBack,
     CallHeld,
+    CallProgressed,
     CallsUndone,
     ChildStarted,
     ElementEnded,
@@ -28,6 +29,7 @@ from ...protocol.engine.events import (
     Evidence,
     FanOutBegun,
     MessageAdded,
+    Progress,
     PromisesGivenUp,
     Ruling,
     Snapshot,
@@ -53,7 +55,7 @@ from ...protocol.engine.loop import (
     UsageCame,
 )
 from ...protocol.trust import Doubt
-from ..broker.attempts import Seen
+from ..broker.attempts import Seen, read_progress
 from ..broker.messages import pack, unpack
 from .held_calls import AuditRecord, Shown, unpack_hold, unpack_ruling
 from .keys import LOOP, Field, Fields
@@ -272,6 +274,7 @@ _EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
     Field.FAN_OUT: lambda said: FanOutBegun(said.call, _snapshot(said)),
     Field.CHILD: lambda said: ChildStarted(said.call, said.value.decode()),
     Field.GIVEN_BACK: lambda said: CallGivenBack(said.call, said.value.decode()),
+    Field.PROGRESS: lambda said: CallProgressed(said.call, read_progress(said.value) or Progress()),
     Field.UNDONE: lambda said: CallsUndone(
         tuple(unpack(said.value)), _listed(said, Field.KEEPING), _listed(said, Field.STALE)
     ),

@@ -145,6 +145,11 @@ class Keys:
         return self._key("unanswered")
 
     @property
+    def progress(self) -> str:
+        """Hash: the calls at work that have reported their progress, at most 100 -> `<attempt>:<the report>`."""
+        return self._key("progress")
+
+    @property
     def published(self) -> str:
         """Sorted set: lanes whose tasks lie in the queue, by the time at which they count as lost.
 
@@ -214,6 +219,7 @@ class Keys:
             self.children,
             self.budget,
             self.unanswered,
+            self.progress,
             self.published,
             self.backlog,
             self.files,
@@ -368,6 +374,7 @@ class Field:
     FAN_OUT: Final = b"fan_out"
     CHILD: Final = b"child"
     GIVEN_BACK: Final = b"given_back"
+    PROGRESS: Final = b"progress"
     UNDONE: Final = b"undone"
     KEEPING: Final = b"keeping"
     STALE: Final = b"stale"

@@ -19,6 +19,7 @@ from ...protocol.engine.call_statuses import GatherWaits
 from ...protocol.engine.events import (
     FINAL,
     CallGivenBack,
+    CallProgressed,
     Event,
     Outcome,
     PromisesGivenUp,
@@ -34,7 +35,7 @@ from ...protocol.plan.waits import Gathers, Waits
 from ...protocol.state.fold import Fold
 from ...protocol.state.labels import Labels, marks_of
 from ...protocol.state.operations import read_operation
-from ..broker.attempts import Attempt, Tokens
+from ..broker.attempts import Attempt, Tokens, pack_progress
 from .definition import (
     PLACES,
     LaneRecord,
@@ -321,6 +322,8 @@ class LaneView:
         """Whether calls were undone that calls of the lane may wait for, also such as had begun."""
         self.given_back: dict[int, int] = {}
         """Since when calls wait for code that admits them, by the log's first note of that, in ms (SPEC R17.3)."""
+        self.progress: dict[int, bytes] = {}
+        """What calls have reported last of their progress, for their next attempts."""
         self._again = Counter(call for calls in undone for call in calls)
         first = next((entry for entry in reversed(entries) if entry.record is not None), None)
         self._first = first.id if first is not None else "0-0"
@@ -462,6 +465,8 @@ class LaneView:
                 self._note_given_up(entry.id)
             elif isinstance(event, CallGivenBack):
                 self.given_back.setdefault(event.call, moment_ms(entry.id))
+            elif isinstance(event, CallProgressed):
+                self.progress[event.call] = pack_progress(event.progress)
             elif event is not None and not isinstance(event, RunStatusChanged):
                 self._take(event, f"message {entry.id}")
             self.seen = entry.id

@@ -6,6 +6,7 @@ The module `entries` reads an entry, `commits` has the request and the answer of
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections import deque
@@ -15,11 +16,12 @@ from inspect import isawaitable
 from typing import Any, Final, NamedTuple
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from ...protocol.engine.loop import LoopLimits
 from ...protocol.messages import digests
 from ..backoff import batches
-from ..broker.attempts import CallId, Tokens, lane_token
+from ..broker.attempts import Attempt, CallId, Tokens, lane_token
 from ..broker.messages import unpack
 from ..fairness import alone_from
 from ..limits import (
@@ -32,7 +34,9 @@ from ..limits import (
     PAGE_BYTES,
     PROGRESS_AT_ONCE,
     PROGRESS_ENTRIES_AT_ONCE,
+    UNANSWERED_OF_A_RUN,
 )
+from ..outages import Outage
 from ..process import metrics
 from .commits import Commit, Committed, LoopCommitted, milliseconds
 from .connections import GroupedCommands, new_secret
@@ -42,6 +46,8 @@ from .keys import ENDED_STATUSES, Field, Keys, awaiting_code, due_runs, is_at_wo
 from .run_list import PARENT, TRACE, Parent, budgets_of, is_answered_by, place_under
 from .scripts import AsyncScript
 from .slots import SPENT, Budget, Budgets, Reservation, Shortfall
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +131,9 @@ class MessageLog:
         self._loop = AsyncScript(self._commands, "loop")
         self._budget = AsyncScript(self._commands, "budget")
         self._drive = AsyncScript(self._commands, "drive")
+        self._reports = AsyncScript(self._commands, "reports")
+        self._writing = set[asyncio.Task[None]]()
+        self._progress = Outage(logger, "writing the progress of calls")
 
     async def shared(self, run: str, instance: str | None = None) -> Shared:
         """What lanes share, with one of them, in one round trip."""
@@ -188,6 +197,23 @@ class MessageLog:
         if any(rest.is_given_back for rest in commit.rests):
             await self._commands.execute("ZADD", awaiting_code(self._prefix), await self.now_ms(), run)
         return committed
+
+    def note_progress(self, attempt: Attempt, packed: bytes) -> None:
+        """Write what an attempt that is at work here reports, as soon as the server takes it; nobody waits."""
+        id_ = attempt.id
+        one = (lane_token(id_.instance), id_.index, attempt.number, packed)
+        request = {"progressed": [one], "most_unanswered": UNANSWERED_OF_A_RUN, "action": "progress"}
+        writing = asyncio.create_task(self._write_progress(id_.run, request))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+
+    async def _write_progress(self, run: str, request: Mapping[str, Any]) -> None:
+        try:
+            await self._reports(self._keys(run), request)
+        except RedisError as error:
+            self._progress.failed(error)
+        else:
+            self._progress.succeeded()
 
     async def note_drive(self, run: str, instance: str | None, *, is_redelivered: bool) -> Drive:
         """Note that a lane is driven that was lost; says whether it may be (see drive.lua). Raises `OtherFormat`."""

@@ -19,11 +19,13 @@ from ...protocol.engine.events import (
     CallDecided,
     CallEnded,
     CallHeld,
+    CallProgressed,
     CallsUndone,
     ChildStarted,
     ElementEnded,
     Evidence,
     FanOutBegun,
+    Progress,
     PromisesGivenUp,
     Ruling,
     Snapshot,
@@ -108,6 +110,8 @@ class CallState:
     """What was decided of that."""
     until_ms: int | None = None
     """The moment that it waits for, or did."""
+    progress: Progress | None = None
+    """What its code has reported last."""
     child: str | None = None
     """The run that answers it, or is to."""
     elements: Elements | None = None
@@ -279,6 +283,10 @@ class LaneState:
         self.set_aside -= element_of(event.call) is None and call.is_set_aside
         call.is_decided, call.decided_ms, call.ruling = True, moment_ms(entry.id), event.ruling
 
+    def _progress(self, _: Entry, event: CallProgressed) -> None:
+        if element_of(event.call) is None:
+            self._state(event.call).progress = event.progress
+
     def _start_child(self, entry: Entry, event: ChildStarted) -> None:
         self._state(event.call).child = event.run
 
@@ -317,6 +325,7 @@ _CHANGES: Final[Mapping[Any, Callable[[LaneState, Entry, Any], None]]] = {
     CallBegun: LaneState._begin,
     CallHeld: LaneState._hold,
     WaitMoved: LaneState._move,
+    CallProgressed: LaneState._progress,
     CallDecided: LaneState._decide,
     FanOutBegun: LaneState._fan_out,
     ChildStarted: LaneState._start_child,

@@ -24,7 +24,7 @@ from ...protocol.engine.events import CallGivenBack
 from ...protocol.engine.loop import Stage
 from ...protocol.references import Reference
 from ..backoff import batches
-from ..broker.attempts import CallId, call_name
+from ..broker.attempts import CallId, call_name, read_progress
 from ..broker.messages import TaskMessage, pack, pack_task, unpack, unpack_task
 from ..errors import InfrastructureError, LetterNotFound
 from ..limits import (
@@ -359,6 +359,24 @@ def read_unanswered(store: RunStore) -> list[dict[str, Any]]:
             call, again = None if id_.instance == LOOP else id_.name, max(at_ms - now_ms, 0) / 1000
             requests.append({"call": call, "type": type_, "message": why, "tries": tries, "again_in_seconds": again})
     return sorted(requests, key=lambda one: float(one["again_in_seconds"]))
+
+
+def read_progress_of(store: RunStore) -> list[dict[str, Any]]:
+    """List the calls at work of a run that have reported their progress: of each the `call`, and `done`, `total` and
+    `text` as far as it has said them. Raises `RedisError`.
+    """
+    found: Any = store.redis.hgetall(store.keys.progress)
+    if not found:
+        return []
+    entries: Any = store.redis.hmget(store.keys.calls, list(found))
+    reported = list[dict[str, Any]]()
+    for (member, packed), entry in zip(found.items(), entries, strict=True):
+        attempt, _, said = packed.partition(b":")
+        condition, progress = Condition.read(entry), read_progress(said)
+        is_at_work = condition is not None and condition.is_at_work and condition.attempt == int(attempt)
+        if progress is not None and is_at_work:
+            reported.append({"call": CallId.of_member(store.run, member.decode()).name, **progress.to_dict()})
+    return reported
 
 
 # Calls that are sent and not awaited (SPEC R5.1), on a backend that is about to be ended.

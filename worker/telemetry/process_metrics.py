@@ -83,6 +83,7 @@ class ProcessMetrics(Metrics, Collector):
         attempts = counter("acts_attempts", "Attempts that this process has carried out.", "tool", "outcome")
         at_work = gauge("acts_attempts_at_work", "Attempts that this process is carrying out.", "tool")
         took = histogram("acts_attempt_seconds", "How long attempts were at work.", _AT_WORK_SECONDS, "tool")
+        reports = counter("acts_progress_reports", "Reports of progress that attempts here have made.", "tool")
         in_hand = gauge("acts_tasks_in_hand", "Tasks that this process has taken and not answered.", "queue")
         waits = histogram("acts_wait_seconds", "How long tasks lay in a queue.", _WAIT_SECONDS, "queue", "tool")
         commits = Histogram(
@@ -92,6 +93,7 @@ class ProcessMetrics(Metrics, Collector):
         self._attempts: Add = lambda code, outcome, number: attempts[name(code), outcome].inc(number)
         self._at_work: Add = lambda code, _, number: at_work[name(code),].inc(number)
         self._took: Add = lambda code, _, seconds: took[name(code),].observe(seconds)
+        self._reports: Add = lambda code, _, number: reports[name(code),].inc(number)
         self._in_hand: Add = lambda queue, _, number: in_hand[name(queue),].inc(number)
         self._waits: Add = lambda queue, code, seconds: waits[name(queue), name(code) if code else ""].observe(seconds)
         self._commits: Add = lambda _, __, seconds: commits.observe(seconds)
@@ -151,6 +153,10 @@ class ProcessMetrics(Metrics, Collector):
         self._count(self._attempts, code, outcome)
         if outcome != "cancelled":
             self._timed.append((self._took, code, "", seconds))
+
+    def progressed(self, code: str) -> None:
+        """Count a report of progress."""
+        self._count(self._reports, code)
 
     def task_taken(self, queue: str) -> None:
         """Count a task as in hand."""

@@ -168,10 +168,14 @@ class RunOverview(ApiAnswer):
     tags: list[str]
     status: RunStatus
     submitted: str | None
+    at: str | None = Field(None, description="When it begins, if it is scheduled.")
     finished: str | None
     counts: dict[str, int] = Field(description="How many calls have which status.")
     instances: int = Field(description="How many instances it has.")
     held: int = Field(description="How many calls wait for a person: `GET /api/runs/RUN/held` shows them.")
+    progress: list[dict[str, Any]] = Field(
+        [], description="How far calls at work have come that report it: `call`, and `done`, `total`, `text`."
+    )
     output: Any = Field(description="The output of a run that has completed; a large one is cut.")
     reason: str | None = Field(description="Why a run has failed although no call did.")
 

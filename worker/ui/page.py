@@ -143,6 +143,7 @@ def overview(run: OpenedRun) -> dict[str, Any]:
         "tags": state["tags"].split("\n") if state.get("tags") else [],
         "status": status["status"],
         "submitted": iso_date(submitted) if submitted is not None else None,
+        "at": status.get("at"),
         "finished": iso_date(finished) if finished is not None else None,
         "duration_seconds": max(0, (finished or now_ms) - submitted) / 1000 if submitted is not None else None,
         "cost": json.loads(state["loop:cost"]) if "loop:cost" in state else None,
@@ -157,6 +158,7 @@ def overview(run: OpenedRun) -> dict[str, Any]:
         "simulation": status.get("simulation", False),
         "background": status.get("background"),
         "unanswered": status.get("unanswered", []),
+        "progress": status.get("progress", []),
         "expires": iso_date(now_ms + left_ms) if left_ms > 0 else None,
         "orders": _orders(run),
     }

@@ -217,7 +217,8 @@ end
 -- What becomes of calls at work: attempts that failed rest, a child run answers, the calls that come next are claimed.
 --
 -- Request: retries: {call, attempt, delay_ms, given_back, of, note} (attempts that failed, and when the next is due; one that
---          was given back does not count, and the first time the log has a note of the call that it is `of`),
+--          was given back does not count, and the first time the log has a note of the call that it is `of`;
+--          progress, msgpack, is what the attempt has reported last, or nil),
 --          children: {call, attempt, run} (calls at work that a child run is to answer),
 --          claims: {call, lease_ms, queue ("" where the owner carries it out itself), alone (whether no other call is at
 --          work there that may be what its workers died of), begins (what the log is to say of its beginning, where it runs
@@ -239,6 +240,10 @@ for _, retry in ipairs(request.retries) do
             last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', retry.of, 'given_back', retry.note)
             grown = grown + #retry.note
             redis.call('HSET', state, 'given_back', last)
+        end
+        if retry.progress then
+            last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', retry.call, 'progress', retry.progress)
+            grown = grown + #retry.progress
         end
         put(leased, due, field(retry.call))
         if not is_element(retry.call) then

@@ -1,6 +1,6 @@
 -- What becomes of a run's keys as a whole: they are written, expire, are deleted; instances are taken out of them.
 --
--- KEYS: state log log_kept lanes instances outbox outbox_tasks outbox_due dead_calls files pictures *
+-- KEYS: state log log_kept lanes instances outbox outbox_tasks outbox_due dead_calls files pictures progress *
 -- USES: common
 -- Request: action (one of those below)
 
@@ -108,6 +108,7 @@ function actions.forget()
         redis.call('HDEL', files, digest)
         redis.call('HDEL', pictures, digest)
     end
+    redis.call('UNLINK', progress)
     redis.call('HSET', state, 'deleted', request.deleted)
     redis.call('XADD', log, '*', 'audit', request.who)
     return { status = status, is_done = true }

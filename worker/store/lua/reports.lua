@@ -1,6 +1,6 @@
 -- What workers report that bears on a run's calls.
 --
--- KEYS: calls leases unanswered state outbox outbox_due
+-- KEYS: calls leases unanswered progress state outbox outbox_due
 -- USES: run
 -- Request: action (one of those below)
 
@@ -20,6 +20,41 @@ local function note(refs, kind, queue, silent_ms)
             redis.call('ZADD', leases, 'XX', now + silent_ms, member)
         end
     end
+end
+
+-- Progress that attempts at work have reported: an entry of the lane each, and in `progress` the last one of a call, as
+-- `<attempt>:<said>`, for those who look.
+--
+-- Request: progressed: a list of {lane, call, attempt, said (msgpack; "" is refused)}, most_unanswered (members of `progress`)
+local function note_progress()
+    if #request.progressed == 0 or is_over(redis.call('HGET', state, 'status')) then
+        return
+    end
+    for _, one in ipairs(request.progressed) do
+        local lane, call, attempt, said = unpack(one)
+        local member = lane .. '\31' .. call
+        local kind, number = read_condition(redis.call('HGET', calls, member))
+        if said ~= '' and is_under_way(kind) and number == attempt then
+            append_entry(lane, 'c', call, 'progress', said)
+            redis.call('HINCRBY', state, 'bytes', #said)
+            if redis.call('HLEN', progress) >= request.most_unanswered then
+                for _, other in ipairs(redis.call('HKEYS', progress)) do
+                    if not is_under_way(read_condition(redis.call('HGET', calls, other))) then
+                        redis.call('HDEL', progress, other)
+                    end
+                end
+            end
+            if redis.call('HEXISTS', progress, member) == 1 or redis.call('HLEN', progress) < request.most_unanswered then
+                redis.call('HSET', progress, member, attempt .. ':' .. said)
+                redis.call('PEXPIRE', progress, 3600000)
+            end
+        end
+    end
+end
+
+function actions.progress()
+    note_progress()
+    return { is_noted = true }
 end
 
 local function forgotten(ref)
@@ -48,7 +83,7 @@ end
 --          from a queue and not begun): lists of {lane, call, attempt}, completed: a list of {lane, call, attempt, delay_ms
 --          (until the next attempt, or -1 where there is none), is_dead (it failed for good), given_back (the attempt does not
 --          count)}, unanswered: a list of {lane, call, attempt, tries, wait_ms
---          (until the next try), type, why}, most_unanswered (members of it)
+--          (until the next try), type, why}, most_unanswered (members of it), progressed (see `note_progress`)
 -- Answer: is_noted
 function actions.heartbeats()
     for _, ref in ipairs(request.reserved) do
@@ -92,6 +127,7 @@ function actions.heartbeats()
             redis.call('PEXPIRE', unanswered, wait_ms + 3600000)
         end
     end
+    note_progress()
     for _, ref in ipairs(request.ended) do
         redis.call('HDEL', unanswered, ref[1] .. '\31' .. ref[2])
     end

@@ -50,6 +50,7 @@ function callRow(run, one) {
       errorText(one.error),
       one.reason ? wrap("p.reason", one.reason) : null,
       one.until ? moving(run, one) : null,
+      one.progress ? progressOf(one.progress) : null,
     ),
     wrap(
       "span.when",
@@ -57,6 +58,13 @@ function callRow(run, one) {
       one.attempts > 1 ? wrap("span.quiet", plural(one.attempts, "attempt")) : null,
     ),
   );
+}
+
+/** What a call at work has reported of its progress: a bar where it says of how much, and its words. */
+function progressOf({ done = null, total = null, text = "" }) {
+  const said = done === null ? "" : total === null ? counted(done) : `${counted(done)} of ${counted(total)}`;
+  const bar = done === null || !total ? null : make("progress", { max: String(total), value: String(done) });
+  return wrap("p.reason", bar, bar ? " " : null, [said, text].filter(Boolean).join(": "));
 }
 
 const KINDS = { activity: "code of this backend", delegate: "a delegate", latent: "a model answers" };

@@ -109,6 +109,7 @@ async function runView({ run, overview }) {
     run: wrap("code.id", run),
     tags: (overview.tags ?? []).length ? overview.tags.map((tag) => wrap("span.tag", tag)) : null,
     submitted: moment(overview.submitted),
+    begins: overview.at ? moment(overview.at) : null,
     finished: overview.finished ? moment(overview.finished) : null,
     took: duration(overview.duration_seconds),
     cost: overview.cost ? [money(overview.cost), tokens(overview.cost)] : null,
@@ -131,6 +132,8 @@ async function runView({ run, overview }) {
   if (overview.reason) attention.push(wrap("p.reason", overview.reason));
   for (const { message } of (overview.unanswered ?? []).slice(0, 5))
     attention.push(wrap("p", "A model is asked again: ", message));
+  for (const one of (overview.progress ?? []).slice(0, 5))
+    attention.push(wrap("div", "Call ", wrap("code.id", one.call), progressOf(one)));
   const failed = overview.counts?.failed ?? 0;
   if (failed)
     attention.push(
