@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,15 @@ def test_the_reference_lists_every_setting_with_its_default() -> None:
         default = field.get_default()
         if isinstance(default, (int, float)) and not isinstance(default, bool):
             assert float(listed[f"ACTS_{name.upper()}"]) == float(default), name
+
+
+def test_the_reference_lists_every_extra() -> None:
+    section = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8").partition("\n## Extras\n")[2]
+    listed = {
+        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert listed == {*project["optional-dependencies"]}
 
 
 def test_the_readmes_client_finds_the_activities_of_the_environment(shop: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,10 @@ def test_the_site_builds_without_a_network(tmp_path: Path) -> None:
     nowhere = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **nowhere}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "search" / "search_index.js").exists()
+    assert (tmp_path / "search" / "search_index.json").exists()
+    scripts = re.findall(r'<script[^>]* src="([^"]+)"', (tmp_path / "index.html").read_text(encoding="utf-8"))
+    assert scripts
+    assert [script for script in scripts if "://" in script] == []
     for name in ("index.html", "python.html", "llms.txt"):
         assert (tmp_path / name).stat().st_size > 1000
 
