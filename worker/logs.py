@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import sys
+import threading
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,7 +19,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from celery import Celery, signals
-from celery.utils.log import ColorFormatter
+from celery.app.log import Logging
+from celery.utils.log import ColorFormatter, LoggingProxy
 
 from ..broker_config import Settings
 from ..broker_config.addresses import MASK
@@ -272,11 +274,52 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, float) and value - value == 0 else one_line(repr(value))
 
 
+class PrintedLines(LoggingProxy):  # type: ignore[misc]  # celery has no types
+    """Logs what is printed line by line: `print(a, b)` writes four pieces, which would be four lines of the log."""
+
+    def __init__(self, logger: logging.Logger, loglevel: Any = None) -> None:
+        super().__init__(logger, loglevel)
+        self._begun = threading.local()
+        """The text of each thread that no end of a line has followed yet."""
+
+    def write(self, data: str) -> int:
+        """Log the lines that have ended."""
+        text = getattr(self._begun, "text", "") + str(data)
+        ended, newline, rest = text.rpartition("\n")
+        if len(rest) > limits.LONGEST_LOG_VALUE:
+            ended, newline, rest = text, "\n", ""
+        self._begun.text = rest
+        if newline:
+            super().write(ended)
+        return len(data)
+
+    def flush(self) -> None:
+        """Log what this thread has printed without the end of a line."""
+        if rest := getattr(self._begun, "text", ""):
+            self._begun.text = ""
+            super().write(rest)
+
+
+class _WorkerLogging(Logging):  # type: ignore[misc]  # celery has no types
+    """Celery's setting up of logs, with whole lines of what is printed."""
+
+    def redirect_stdouts_to_logger(
+        self, logger: logging.Logger, loglevel: Any = None, stdout: bool = True, stderr: bool = True
+    ) -> PrintedLines:
+        proxy = PrintedLines(logger, loglevel)
+        if stdout:
+            sys.stdout = proxy
+        if stderr:
+            sys.stderr = proxy
+        return proxy
+
+
 _ID: Final = "acts-log"
 
 
 def set_up_logs(app: Celery, settings: Settings) -> None:
     """Have the logs of the application's workers written so, once Celery sets them up."""
+    app.log_cls = _WorkerLogging
     for option in ("worker_log_format", "worker_task_log_format"):
         head, bracket, message = app.conf[option].partition("] ")
         app.conf[option] = f"{head}{bracket}%(at_work)s{message}"

@@ -307,13 +307,20 @@ def _hidden_data(plan: CheckedPlan) -> Iterator[Finding]:
 
 
 def _misspelt_types(plan: CheckedPlan) -> Iterator[Finding]:
-    """Messages of an unknown type, which nothing reads and no model is shown (SPEC R1.1)."""
+    """Messages of an unknown type, which nothing reads and no model is shown (SPEC R1.1), and paths to such kinds."""
     speller = Speller(likeness=limits.LIKENESS)
     for index, message in enumerate(plan.submission.context):
         type_ = message.get("type")
         if type_ is not None and type_ not in _TYPES and (near := speller.nearest(type_, _TYPES)) is not None:
             why = f"the message has the type {type_!r}: it is kept, and nothing reads it"
             yield Finding("ACT414", why, (), pointer("context", index, "type"), f'write "type": "{near}"')
+    read = {place.kind for call in plan.calls for place in places_seen(call)}
+    known = {*read, *map(kind_of, plan.context.messages), *DATA_TYPES}
+    for call in plan.calls:
+        for place in call.written:
+            if place.kind not in known and (near := speller.nearest(place.kind, DATA_TYPES)) is not None:
+                why, where = f"writes to {place}, a kind that nothing reads", place_in(call.raw, "_outputPath")
+                yield on_call(plan, "ACT414", call, why, f"write {replace(place, kind=near)}", *where)
 
 
 def _never_written(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:

@@ -144,6 +144,8 @@ class _Reads:
                 gives = "returns" if given.writer is not None else "promises"
                 code, why = demand.code, f"{who} {gives} {described(given.values)}, and {takes}"
                 advice = f"read another field, or change what {who} {gives} or what {demand.whose}"
+                if lane.instance is not None and types_of(demand.values) == {"object"}:
+                    advice = f'give call {call.index} "_gather": true if it is for all instances together, or {advice}'
                 if given.value is not MISSING:
                     code, advice = "ACT202", "change the value, or read another place"
                     why = f"the context holds a {type_name(given.value)} that does not fit: {takes}"

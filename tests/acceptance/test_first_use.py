@@ -134,7 +134,7 @@ def test_a_notebook_uses_what_was_defined_last_in_one_backend_for_all_cells(shop
 def test_a_worker_logs_what_an_activity_prints_as_information_and_tries_again_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "loud.py").write_text(
         "from acts_celery import activity, current_call\n\n@activity(retries=2, backoff_seconds=0.01)\n"
-        "def loud() -> int:\n    print('spoken aloud')\n    if current_call().attempt < 3:\n"
+        "def loud() -> int:\n    print('spoken', 'aloud')\n    if current_call().attempt < 3:\n"
         "        raise OSError('away')\n    return 1\n"
     )
     log, call = tmp_path / "worker.log", {"_tool": "loud", "_outputPath": "†state.x"}
@@ -173,6 +173,7 @@ ORDERS: Final[list[Any]] = [
     {"type": "input", "_instance": name, "order": name, "amount": amount} for name, amount in (("a", 1), ("bad", 90))
 ]
 CHARGE: Final = {"_tool": "charge", "order": "†input.order", "amount": "†input.amount", "_outputPath": "†state.charged"}
+GREETED: Final = {"_tool": "greet", "name": "†input.name", "_outputPath": "†state.greeting"}
 TOTAL: Final = {"_tool": "total", "charges": "†state.charged", "_gather": True, "_outputPath": "†state.total"}
 
 
@@ -221,3 +222,56 @@ def test_the_audit_says_what_a_person_has_changed(orders: Callable[..., Finished
     assert orders("wait", run).code == 0
     told = orders("log", run, "--audit")
     assert ("90" in told.stdout, "10" in told.stdout, "good" in told.stdout) == (True, True, True), told
+
+
+def projects() -> dict[str, str]:
+    """What the pages show of three projects: rows of a table, a web service, an agent."""
+    how_to, readme = ((ROOT / page).read_text(encoding="utf-8") for page in ("docs/how-to.md", "README.md"))
+    rows, delegate = (how_to.split(f"## {title}")[1].split("\n## ")[0] for title in (TABLE, "Write a delegate"))
+    agent = readme.split("## An agent that asks")[1].split("\n## ")[0]
+    service = (ROOT / "deploy/examples/web/fastapi/app.py").read_text(encoding="utf-8")
+    return {"rows": rows, "service": service, "agent": agent + delegate}
+
+
+TABLE: Final = "From a CSV file to a table"
+
+
+def test_three_projects_are_written_with_the_twenty_concepts_of_the_page() -> None:
+    words = (
+        (ROOT / "docs/concepts.md")
+        .read_text(encoding="utf-8")
+        .split("## What three projects need")[1]
+        .split("\n## ")[0]
+    )
+    assert len(re.findall(r"^\| [a-z]", words, re.MULTILINE)) - 1 == 20  # the first line is the head
+    for name, text in projects().items():
+        used = set(re.findall(r"""["'](_[a-z][a-zA-Z]+)["']""", text))
+        assert used - set(re.findall(r"`[^`]*?(_[a-z][a-zA-Z]+)[^`]*`", words)) == set(), name
+
+
+def test_the_readme_shows_a_picture_and_python_before_json_and_begins_without_the_tools_of_developers() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    picture, command, code, document = (readme.index(mark) for mark in ("![", "```sh", "```python", "```json"))
+    assert picture < command < code < document
+    run = re.search(r"^run: (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    made = (ROOT / "Makefile").read_text(encoding="utf-8").partition(f"\n{run and run[1]}:")[2].partition("\n\n")[0]
+    assert ".[dev]" not in made
+    assert "--editable ." in made
+
+
+MEANT: Final[list[tuple[str, dict[str, Any], str]]] = [
+    ("a reference in a text", {**GREETED, "name": "Dear †input.nick"}, "ACT305"),
+    ("a kind that is misspelt", {**GREETED, "_outputPath": "†stat.greeting"}, "write †state.greeting"),
+    (
+        "a forgotten gathering",
+        {"_tool": "summary", "greetings": "†state.greeting", "_outputPath": "†data.s"},
+        "_gather",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "word"), [one[1:] for one in MEANT], ids=[one[0] for one in MEANT])
+def test_what_was_hardly_meant_is_warned_of_before_a_run(shop: Path, call: dict[str, Any], word: str) -> None:
+    context = [{"type": "input", "_instance": "ann", "name": "Ann"}, {"type": "plan", "calls": [GREETED, call]}]
+    told = acts("run", "-", "--strict", "--activities", str(shop / "shop.py"), stdin={"context": context})
+    assert (told.code, word in told.stderr, told.stdout) == (2, True, ""), told
