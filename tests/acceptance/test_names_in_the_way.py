@@ -223,3 +223,39 @@ def test_in_an_empty_environment_the_wheel_brings_all_that_it_needs(wheel: Path,
     assert json.loads(project.run("acts", "run", "plan.json", "--json"))["global"] == {"state": {"a": "worker Ada"}}
     project.environment["ACTS_BROKER_URL"] = "redis://localhost:6379/0"
     assert "acts_celery" in project.run("celery", "-A", "acts_celery", "report")
+
+
+CLIENT = """
+import sys
+from acts_celery import Client
+
+with Client(broker=sys.argv[1], redis=sys.argv[1]) as client:
+    run = client.submit({"calls": [{"_tool": "greet", "name": "Ada", "_outputPath": "†state.a"}]})
+    print(run.result(timeout_seconds=60).value("†state.a"), len([*run.follow()]))
+"""
+
+
+@pytest.mark.parametrize("versions", [("5.5.3", "5.2.1"), ("5.5.3", "6.4.0"), ("5.6.3", "7.4.1"), ("5.7.0", "8.1.0")])
+def test_a_client_works_beside_other_versions(
+    wheel: Path, project: Project, worker_settings: dict[str, str], tmp_path: Path, versions: tuple[str, str]
+) -> None:
+    celery, redis = versions
+    programs = environment_with(wheel, tmp_path / "environment", f"celery=={celery}", f"redis=={redis}")
+    command = project.command("acts", "worker", "--processes", "1", "--json")
+    with subprocess.Popen(command, cwd=project.folder, env=worker_settings, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline()
+        theirs = {name: value for name, value in worker_settings.items() if name != "ACTS_ACTIVITIES"}
+        done = subprocess.run(
+            [str(programs / "python"), "-c", CLIENT, worker_settings["ACTS_BROKER_URL"]],
+            cwd=tmp_path, env=theirs, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        worker.terminate()
+    assert done.stdout.startswith("worker Ada "), done.stderr
+    if celery == "5.5.3":
+        started = subprocess.run(
+            [str(programs / "acts"), "worker"],
+            cwd=tmp_path, env=theirs, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert "workers need kombu 5.7" in started.stderr
+        assert started.returncode != 0

@@ -15,17 +15,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import kombu
 import pytest
 from celery import Celery
 from kombu import Connection, Queue
 
 from acts_celery import ActivitiesError
-from acts_celery.broker_config import EmbeddedServer, load
-from acts_celery.worker.broker.consumer import outlive_channel
+from acts_celery.broker_config import EmbeddedServer, NotConfigured, load
+from acts_celery.worker.broker.consumer import Publisher, outlive_channel
+from acts_celery.worker.broker.messages import TaskMessage
+from acts_celery.worker.broker.transport import forget_connections
 from acts_celery.worker.cli.doctor_layers import examine_backend
 from acts_celery.worker.cli.worker import _quotas, usable_processors
 from acts_celery.worker.registry.activities import Registry
-from acts_celery.worker.runner.application import make_application
+from acts_celery.worker.runner.application import make_application, make_client_application
 from tests.chaos.server import Server
 from tests.few import few
 
@@ -406,3 +409,15 @@ def test_a_place_that_is_given_back_is_taken_at_once(server: EmbeddedServer, mee
     ends = sorted(int(entry.id.partition("-")[0]) for entry in run.log() if "_call" in entry.message)
     assert len(ends) == len(context)
     assert sum(after - before > 600 for before, after in pairwise(ends)) < 3  # of 7, where each waits for a second
+
+
+def test_where_kombu_is_old_clients_publish_one_by_one_and_no_worker_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedServer() as server, monkeypatch.context() as old:
+        old.delattr(kombu.Producer, "batch")
+        app = make_client_application(settings_for(server))
+        Publisher(app).publish([TaskMessage("acts.probe", "old", b"", "-") for _ in range(3)])
+        assert Publisher(app).waiting("old") == 3
+        forget_connections(app.connection_for_write())
+    monkeypatch.setattr(kombu, "VERSION", kombu.VERSION._replace(minor=5))
+    with pytest.raises(NotConfigured, match=r"workers need kombu 5\.7"):
+        make_application(load(broker_url="redis://localhost"), Registry())

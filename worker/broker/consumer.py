@@ -15,7 +15,7 @@ import traceback
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -503,7 +503,7 @@ class Publisher:
     def _put(self, batch: list[TaskMessage]) -> None:
         with (
             self._app.producer_or_acquire() as producer,
-            producer.batch(PUBLISHED_AT_ONCE),
+            _batched(producer),
             producer.connection._reraise_as_library_errors(),
         ):
             for task in enveloped(batch) if producer.connection.transport.driver_type == "redis" else batch:
@@ -533,6 +533,12 @@ class Publisher:
         amqp.send_task_message(producer, task.task, message, queue=task.queue, retry=False)
         if is_told and task.envelope is not None:
             amqp._event_dispatcher.publish_all("task-sent", sent_events(id_, task, task.envelope), producer)
+
+
+def _batched(producer: Any) -> AbstractContextManager[Any]:
+    """Publish the messages of a block together; one by one with kombu before 5.7, beside which clients work."""
+    batch = getattr(producer, "batch", None)
+    return batch(PUBLISHED_AT_ONCE) if batch is not None else nullcontext()
 
 
 # The buffer in front of the broker: what the lane runners of a process publish, also while the broker is away.

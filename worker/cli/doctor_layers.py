@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...broker_config import (
     ENVIRONMENT_PREFIX,
     BrokerConfigError,
+    NotConfigured,
     Settings,
     find_server,
     is_cluster,
@@ -34,6 +35,7 @@ from ...broker_config import (
 )
 from ...broker_config.addresses import plain_hosts, unverified_hosts
 from ..errors import ActivitiesError, WorkerError
+from ..runner.pool import refuse_old_libraries
 from .options import DEBUG, Common, Failed, load_registry
 from .output import counted, shortened
 
@@ -88,7 +90,6 @@ def noting_errors(layer: Layer, remedy: str) -> Iterator[None]:
 # All layers.
 
 _PACKAGES: Final = ("acts-celery", "celery", "kombu", "redis", "msgpack")
-_BAD_CELERY: Final = "5.7.0"
 _NOT_OURS: Final = frozenset({DEBUG})
 
 
@@ -156,11 +157,10 @@ def _versions() -> Layer:
                 layer.add("acts-celery not installed, run from its sources")
             else:
                 layer.fail(f"{package} is missing", f"{sys.executable} -m pip install {package}")
-    if f"celery {_BAD_CELERY}" in layer.detail:
-        layer.warn(
-            "this Celery's workers die when Redis is away for two seconds",
-            "pip install 'celery>=5.6.3,<5.7' 'kombu>=5.7'",
-        )
+    try:
+        refuse_old_libraries()
+    except NotConfigured as error:
+        layer.warn("clients only: no worker runs in this environment", str(error))
     return layer
 
 

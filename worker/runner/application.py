@@ -53,7 +53,7 @@ from ..recovery.sweep import SweepStep
 from ..registry.activities import Registry
 from ..registry.loading import require_own_queues
 from ..registry.request_definitions import doubts
-from .pool import POOL, refuse_half_patched
+from .pool import POOL, refuse_half_patched, refuse_old_libraries
 from .rooms import agent, worker_steps
 from .runtime import GarbageStep, HealthStep, Runtime, Runtimes, WorkerNameStep
 from .scheduler import require_message_format, task_of
@@ -272,6 +272,7 @@ def _is_in_doubt(runtime: Runtime, attempt: Attempt) -> bool:
 
 def make_application(settings: Settings, registry: Registry, *, verifies_models: bool = True) -> Celery:
     """A worker's application: configured, with our tasks and the sweep. Raises `broker_config.NotConfigured`."""
+    refuse_old_libraries()
     refuse_half_patched()
     require_own_queues(registry, settings)
     if verifies_models:  # one that cannot be had is reported when the worker starts, not in every task

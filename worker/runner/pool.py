@@ -23,12 +23,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import click
+import kombu
 from celery import Task, signals
 from celery.concurrency import get_implementation
 from celery.concurrency.thread import TaskPool
 from click.core import ParameterSource
 
-from ...broker_config import Settings
+from ...broker_config import NotConfigured, Settings
 from ..errors import ActivitiesError
 from .scheduler import Begin, Ended, traced
 
@@ -214,6 +215,15 @@ def _celery_command() -> click.Context | None:
 
 def _is_typed(command: click.Context | None, option: str) -> bool:
     return command is not None and command.get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
+def refuse_old_libraries() -> None:
+    """Raise `NotConfigured` where clients run and workers do not: their transport is that of kombu 5.7."""
+    if (kombu.VERSION.major, kombu.VERSION.minor) < (5, 7):
+        raise NotConfigured(
+            f"workers need kombu 5.7 (Celery 5.6 or 5.7), and here is kombu {kombu.__version__}, which is enough for "
+            "clients alone: start workers in another environment, or after pip install -U celery kombu redis"
+        )
 
 
 def refuse_half_patched() -> None:
