@@ -109,6 +109,28 @@ def test_a_retry_takes_back_what_had_failed(backend: Backend, meeting: Meeting) 
     assert "undone" not in str(page.ask("log", instance="b"))
 
 
+def test_a_branch_that_was_not_taken_is_told_from_what_was_skipped_for_a_failure(backend: Backend) -> None:
+    chosen = {"_tool": "pick", "path": "†state.to", "value": 1, "_outputPath": "†state.x || †state.y"}
+    calls = [chosen, echo("†state.x", "†state.c"), echo("†state.y", "†state.d"), FAILING, echo("†state.a", "†state.e")]
+    context = [
+        {"type": "state", "_instance": name, "to": f"†state.{branch}", "name": name}
+        for name, branch in (("a", "x"), ("b", "y"), ("c", "y"))
+    ]
+    run = backend.client.submit([*context, {"type": "plan", "calls": calls}])
+    backend.wait(run.id)
+    page = Asking(backend, run)
+    counts = {call["index"]: call["counts"] for call in page.ask("plan")["calls"]}
+    assert counts[1] == {"done": 1, "skipped": 1, "not taken": 1}  # b has a failure, so what it skipped is not judged
+    assert counts[2] == {"done": 2, "not taken": 1}
+    assert counts[4] == {"done": 2, "skipped": 1}
+    assert [row["instance"] for row in page.ask("calls/1", status="not taken")["instances"]] == ["c"]
+    assert [call["index"] for call in page.ask("instance", name="b")["calls"] if call.get("not_taken")] == [1]
+    run.retry(instance="b", skip=True, value="b")
+    backend.wait(run.id)
+    for seen in (page, Asking(backend, run)):  # the one has read the log before
+        assert {call["index"]: call["counts"] for call in seen.ask("plan")["calls"]}[1] == {"done": 1, "not taken": 2}
+
+
 def test_an_amended_run_shows_the_calls_that_it_has_now_and_those_that_were_dropped(backend: Backend) -> None:
     gate = secrets.token_hex(4)
     waiting = {"_tool": "waitAtGate", "gate": gate, "value": 1, "_outputPath": "†state.a"}

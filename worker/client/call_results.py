@@ -245,7 +245,7 @@ class LaneCalls:
         waited for has failed: another branch was taken (SPEC R6.6).
         """
         ends = lane.ended
-        skipped = {index for index, end in ends.items() if _is_unbrought(end)}
+        skipped = {index for index, end in ends.items() if is_unbrought(end.status, end.reason)}
         if not skipped or not lane.records:
             return skipped
         lost = {index for index, end in ends.items() if end.status in _WITHOUT_RESULT} - skipped
@@ -295,8 +295,9 @@ class LaneCalls:
 _WITHOUT_RESULT: Final = (Status.FAILED, Status.SKIPPED)
 
 
-def _is_unbrought(end: End) -> bool:
-    return end.status is Status.SKIPPED and UNBROUGHT in (end.reason or "")
+def is_unbrought(status: Status | None, reason: str | None) -> bool:
+    """Say whether a call was skipped since no call brings what it reads."""
+    return status is Status.SKIPPED and UNBROUGHT in (reason or "")
 
 
 def _status(state: CallState, end: End | None, condition: Condition | None) -> Status:

@@ -183,7 +183,9 @@ def _apart(row: Sequence[Member], wanted: Mapping[Member, float], widths: Mappin
     return {member: (left[at] + right[at]) / 2 for at, member in enumerate(row)}
 
 
-WORST_FIRST: Final = ("failed", "unknown", "held", "running", "waiting", "skipped", "done", "sent", "latent")
+NOT_TAKEN: Final = "not taken"
+"""What people read of a call that was skipped since another branch was taken."""
+WORST_FIRST: Final = ("failed", "unknown", "held", "running", "waiting", "skipped", "done", "sent", "latent", NOT_TAKEN)
 """The order of counts: what needs attention comes first."""
 
 
@@ -389,8 +391,9 @@ def _box(node: Node, middle: float, top: float) -> Iterator[str]:
     widths = [_chip_width(text) for _, text in node.chips]
     x = middle - (sum(widths) + 6 * (len(widths) - 1)) / 2
     for (status, text), wide in zip(node.chips, widths, strict=True):
+        kind = status.replace(" ", "-")
         yield (
-            f'<g class="count {status}" data-call="{node.index}" data-status="{status}" tabindex="0" role="button" '
+            f'<g class="count {kind}" data-call="{node.index}" data-status="{status}" tabindex="0" role="button" '
             f'aria-label="{_text(text)}"><rect x="{x:.1f}" y="{top + 44:.1f}" width="{wide:.1f}" height="20" rx="10" '
             f'fill="none" stroke="currentColor"/><text x="{x + wide / 2:.1f}" y="{top + 58:.1f}" font-size="11" '
             f'text-anchor="middle">{_text(text)}</text></g>'

@@ -25,6 +25,7 @@ from ..errors import BadQuery, NoSuchCall
 from ..store.definition import StoredPlan
 from ..store.entries import moment_ms
 from ..store.scripts import iso_date
+from .drawing import NOT_TAKEN
 from .opened import CallCounters, ErrorGroup, OpenedRun, shown, shown_values, within
 from .sent import Counts, described_call, given_to, read_and_written
 
@@ -168,8 +169,8 @@ def _page(run: OpenedRun, places: range, is_wanted: Callable[[int], bool], most:
 
 def _status(run: OpenedRun) -> str | None:
     found = run.query.text("status")
-    if found is not None and found not in set(Status):
-        raise BadQuery(f"status={found[:100]!r} is none of {', '.join(Status)}")
+    if found is not None and found not in (known := (*Status, NOT_TAKEN)):
+        raise BadQuery(f"status={found[:100]!r} is none of {', '.join(known)}")
     return found
 
 

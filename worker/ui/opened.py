@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -16,7 +16,7 @@ from ...broker_config import Settings
 from ...protocol.calls.call import Call, element_of
 from ...protocol.engine.events import Status
 from .. import limits
-from ..client.call_results import CANCELLED, has_begun_calls
+from ..client.call_results import CANCELLED, has_begun_calls, is_unbrought
 from ..client.results import Assembly, Result, deleted_instances, run_status
 from ..errors import BadQuery, InstanceDeleted, InstanceNotFound
 from ..store.definition import LaneRecord, StoredPlan
@@ -72,6 +72,8 @@ class CallCounters:
     groups: dict[tuple[str, str], ErrorGroup] = field(default_factory=dict)
     has_child: bool = False
     """Whether child runs answer it."""
+    not_taken: int = 0
+    """In how many lanes it was skipped for another branch, of those in which nothing is lost."""
 
     @property
     def errors(self) -> list[ErrorGroup]:
@@ -87,6 +89,10 @@ class LaneStatuses:
     """Every call that it has ever had."""
     statuses: dict[int, Status] = field(default_factory=dict)
     """The status of each call that is in the log."""
+    not_taken: set[int] | None = None
+    """The calls that were skipped since no call brings what they read; None as long as there are none."""
+    lost: set[int] | None = None
+    """The calls that failed, or were skipped for another reason; None as long as there are none."""
 
 
 class RunCounters:
@@ -160,6 +166,22 @@ class RunCounters:
             return found
         return Status.RUNNING if (instance, index) in at_work else Status.WAITING
 
+    def is_not_taken(self, instance: str | None, index: int) -> bool:
+        """Say whether a call was skipped for another branch. Where something in its lane, or for all instances, is lost
+        too, it counts as skipped: it may have waited for that.
+        """
+        lane = self.lanes[instance]
+        return index in (lane.not_taken or ()) and not lane.lost and not self._has_lost(index)
+
+    def not_taken(self, call: CallCounters) -> int:
+        """Count the lanes in which a call was skipped for another branch (see `is_not_taken`)."""
+        return 0 if self._has_lost(call.call.index) else call.not_taken
+
+    def _has_lost(self, index: int) -> bool:
+        """Say whether a call of instances may have waited for something for all of them that is lost."""
+        shared = self.lanes.get(None)
+        return shared is not None and bool(shared.lost) and index not in shared.known
+
     def _apply(self, entry: Entry) -> None:
         if not entry.is_of_lane or entry.tick is not None:
             return
@@ -171,8 +193,10 @@ class RunCounters:
         if entry.record is not None:
             self._lay_out(lane, entry.instance, entry.record)
         for index in entry.undone.calls if entry.undone is not None else ():
+            self._note_branch(lane, index, entry)
             self._set_status(lane, entry.instance, index, Status.WAITING)
         if (call := entry.call) is not None and entry.status is not None and element_of(call) is None:
+            self._note_branch(lane, call, entry)
             self._set_status(lane, entry.instance, call, entry.status)
             if entry.end is not None and entry.status is Status.FAILED:
                 self._note_error(entry.instance, call, entry.end.error or {})
@@ -217,6 +241,26 @@ class RunCounters:
             group.instances.pop(instance, None)
             if not group.count:
                 counters.groups = {key: each for key, each in counters.groups.items() if each is not group}
+
+    def _note_branch(self, lane: LaneStatuses, index: int, entry: Entry) -> None:
+        """Note whether a call is lost since an entry, or was skipped for another branch, and count it."""
+        skipped, lost = lane.not_taken or set(), lane.lost or set()
+        is_skipped = entry.end is not None and is_unbrought(entry.end.status, entry.end.reason)
+        is_lost = entry.status in (Status.FAILED, Status.SKIPPED) and not is_skipped
+        had_lost, had_skipped = bool(lost), index in skipped
+        if is_lost and not had_lost:
+            self._count_not_taken(skipped, -1)
+        (skipped.add if is_skipped else skipped.discard)(index)
+        (lost.add if is_lost else lost.discard)(index)
+        lane.not_taken, lane.lost = skipped or None, lost or None
+        if had_lost and not lost:
+            self._count_not_taken(skipped, 1)
+        elif not lost and is_skipped != had_skipped:
+            self._count_not_taken({index}, 1 if is_skipped else -1)
+
+    def _count_not_taken(self, calls: Set[int], by: int) -> None:
+        for index in calls & self.calls.keys():
+            self.calls[index].not_taken += by
 
     def _note_error(self, instance: str | None, index: int, error: Mapping[str, Any]) -> None:
         if (counters := self.calls.get(index)) is None:

@@ -34,7 +34,7 @@ from ..store.entries import Entry, follow, id_key, moment_ms
 from ..store.keys import LOOP
 from ..store.lane import gathers_of
 from ..store.state import RunState
-from .drawing import WORST_FIRST, Node, draw, layers_of
+from .drawing import NOT_TAKEN, WORST_FIRST, Node, draw, layers_of
 from .opened import CallCounters, OpenedRun, RunCounters, shown, within
 
 _MADE_AGAIN: Final = (
@@ -255,7 +255,10 @@ class Counts:
         if self.has_stopped:
             for status in [status for status in counts if status not in FINAL]:
                 counts[stopped(status)] += counts.pop(status)
-        return {status.value: counts[status] for status in Status if counts[status] > 0}
+        not_taken = self._counters.not_taken(call)
+        counts[Status.SKIPPED] -= not_taken
+        found = {status.value: counts[status] for status in Status if counts[status] > 0}
+        return found | ({NOT_TAKEN: not_taken} if not_taken else {})
 
     def running(self, call: CallCounters) -> int:
         """In how many instances a call is at work, or was when its run was ended as it stood."""
@@ -266,7 +269,9 @@ class Counts:
         return self._standing(instance, index) in _OF_BEGUN
 
     def status(self, instance: str | None, index: int) -> str:
-        """The status of a call of an instance."""
+        """The status of a call of an instance, as people read it."""
+        if self._counters.is_not_taken(instance, index):
+            return NOT_TAKEN
         found = self._standing(instance, index)
         return (stopped(found) if self.has_stopped else found).value
 

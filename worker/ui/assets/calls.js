@@ -193,7 +193,7 @@ function callDetails(run, call, bar) {
   const stale = notice("", wrap("p", "Stale: it has read what a retry may have changed since."), command(again));
   const summary = wrap(
     "summary",
-    badge(call.status),
+    badge(call.not_taken ? "not taken" : call.status),
     " ",
     wrap("span.tool", callName(call)),
     call.stale ? wrap("span.tag", "stale") : null,

@@ -127,6 +127,7 @@ const STATUSES = {
   running: "▶",
   waiting: "○",
   skipped: "–",
+  "not taken": "–",
   sent: "➝",
   latent: "·",
   completed: "✓",
@@ -143,7 +144,7 @@ function badge(status, number = null) {
   const words = number === null ? status : `${counted(number)} ${status}`;
   return make(
     "span",
-    { class: `badge ${known}` },
+    { class: `badge ${known.replace(" ", "-")}` },
     make("span.sign", { "aria-hidden": "true" }, STATUSES[known]),
     " ",
     words,
@@ -164,6 +165,7 @@ const byWeight = [
   "sent",
   "skipped",
   "latent",
+  "not taken",
 ];
 
 /** Counts by status, worst first, as links where `link(status)` gives them. */
