@@ -212,8 +212,10 @@ def test_all_that_is_read_of_a_run_can_be_written_as_json(client: LocalClient) -
     run = client.submit([*people("Ann", "Bad"), PLAN])
     events = [json.loads(json.dumps(event.to_dict())) for event in run.follow(timeout_seconds=SECONDS)]
     failed = next(event for event in events if event["kind"] == "call" and event["status"] == "failed")
-    assert (failed["instance"], failed["index"]) == ("Bad", 0)
+    assert (failed["instance"], failed["index"], failed["tool"]) == ("Bad", 0, "resultsGreet")
     assert "tick" not in failed, "what an event does not say is left out"
+    late = [*run.follow(after=failed["id"], timeout_seconds=SECONDS)]
+    assert [event.to_dict() for event in late] == events[events.index(failed) + 1 :], "also where it began before"
     entries = [json.loads(json.dumps(entry.to_dict())) for entry in run.log(audit=True, every=True)]
     assert {"Ann", "Bad"} <= {entry["instance"] for entry in entries}
     made = {"Answer", "Done", "File", "Message", "Output"}

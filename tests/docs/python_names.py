@@ -41,7 +41,7 @@ _ABOUT_CODES: Final = (
 )
 _ABOUT_GIVEN: Final = "You get these from methods of the classes above. You do not import them."
 _NOT_FOR_USERS: Final = (
-    *("run_of", "require", "add", "reading", "checker", "submit_plan", "pack"),
+    *("run_of", "require", "add", "reading", "events", "checker", "submit_plan", "pack"),
     *("counts", "forget_runs", "forget_instances", "forget_calls"),
 )
 _RAISED: Final = re.compile(r"`(?:protocol\.)?([A-Z]\w+)`")

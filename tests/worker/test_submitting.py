@@ -234,7 +234,7 @@ def test_the_types_of_statuses_name_each_of_them(client: Client) -> None:
 
 _SAME = {"run_of", "child", "dead_letters"}
 """What reads nothing, so that there is nothing to be awaited."""
-_OTHERS = {"reading", "add", "counts", "forget_runs", "forget_instances", "forget_calls"}
+_OTHERS = {"reading", "events", "add", "counts", "forget_runs", "forget_instances", "forget_calls"}
 """What only other modules of the backend call."""
 _NAMES = {"Run": "AsyncRun", "DeadLetters": "AsyncDeadLetters"}
 TWINS = [(Client, AsyncClient), (Run, AsyncRun), (DeadLetters, AsyncDeadLetters)]

@@ -22,7 +22,7 @@ from ..store.connections import connect_async_client, redis_errors
 from ..store.waiting import DeadLetters
 from .call_results import LogEntry
 from .client import Client
-from .progress import Arrivals, Deadline, Event, event_of
+from .progress import Arrivals, Deadline, Event
 from .results import Result, completed, require_now
 from .run import Run
 from .submitting import OtherOptions, OutputT, SubmissionOptions, Submitted, with_named_options
@@ -257,9 +257,12 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
         """
         await to_thread(self._plain.require)
         deadline = Deadline(self.id, timeout_seconds)
+        reader = self._plain.events(after)
         async for run, entry in self._arrivals.entries(after, deadline, has_children=children):
-            if (event := event_of(entry, run)) is not None:
-                yield event
+            if reader.needs(run):
+                await to_thread(reader.prepare, run)
+            if (event := reader.read(entry, run)) is not None:
+                yield event if reader.is_complete(event) else await to_thread(reader.complete, event)
 
     async def log(
         self,

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeVar, cast
 
 from ...broker_config import Settings, is_cluster
-from ...protocol.calls.call import call_of, element_of
+from ...protocol.calls.call import Call, call_of, element_of
 from ...protocol.engine.events import CallProgressed
 from ...protocol.engine.loop import Answered, LoopEnded, OutputGrew, RequestRecorded, TickClosed
 from .. import limits
 from ..backoff import Backoff
-from ..errors import RunNotFound, RunTimeout
+from ..errors import NotPossibleNow, RunNotFound, RunTimeout
 from ..store.connections import PASSING, redis_errors
-from ..store.entries import Entry
+from ..store.entries import Entry, id_key
 from ..store.keys import ENDED_STATUSES
 from ..store.log import Found, Streams, newest_status
+from ..store.run_store import RunStore
+from ..store.state import RunState
 
 # Reading what comes in a run until it has ended, for threads and event loops alike.
 #
@@ -27,6 +30,8 @@ from ..store.log import Found, Streams, newest_status
 T = TypeVar("T")
 
 _BACKOFF: Final = Backoff(0.1, 2.0)
+_BEGINNING: Final = "0-0"
+"""The id behind which all of a log is."""
 
 
 class Arrivals:
@@ -156,7 +161,7 @@ EventKind = Literal["run", "call", "begun", "held", "decided", "each", "element"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something happened: a call ended (`kind` "call"), has "begun" (where it runs at most once), waits for a
+    """Something happened: a call ended (`kind` "call"), has "begun" (only where it runs at most once), waits for a
     person ("held"), was decided on ("decided"; the status says how), begins to run for so many `elements` ("each"), one
     of them ended ("element"), is to be answered by a `child` run ("child"), reports its "progress", or the run's
     status changed ("run").
@@ -170,6 +175,8 @@ class Event:
     status: str
     instance: str | None = None
     index: int | None = None
+    tool: str | None = None
+    """The tool of the call that the event is about."""
     elements: int | None = None
     element: int | None = None
     child: str | None = None
@@ -209,6 +216,82 @@ class Event:
     def is_end(self) -> bool:
         """Whether the run has ended with it."""
         return self.run is None and self.kind == "run" and self.status in ENDED_STATUSES
+
+
+class EventReader:
+    """Makes the events of a run and its child runs, with the tools of their calls: an index means one tool in a run,
+    which the definition says or the record of a lane. What reads raises `InfrastructureError`.
+    """
+
+    def __init__(self, store: RunStore, settings: Settings, after: str) -> None:
+        """Take the id behind which the entries of the run are read."""
+        self._store = store
+        self._settings = settings
+        self._after = after
+        self._states: dict[str | None, RunState | None] = {}
+        self._tools: dict[str | None, dict[int, str]] = {}
+        self._laid_out: Mapping[int, Call] = {}
+        """The calls of the last record, which most lanes of a plan share."""
+
+    def event(self, entry: Entry, run: str | None) -> Event | None:
+        """Make the event of an entry, if it is one; what is missing for it is read."""
+        if self.needs(run):
+            self.prepare(run)
+        event = self.read(entry, run)
+        return event if event is None or self.is_complete(event) else self.complete(event)
+
+    def needs(self, run: str | None) -> bool:
+        """Say whether a run, None for the run itself, is to be `prepared` before its entries are read."""
+        return run not in self._states
+
+    def prepare(self, run: str | None) -> None:
+        """Read the definition of a run. Where it is gone, or cannot be read, its events name no tools."""
+        self._tools[run], self._states[run] = {}, None
+        with redis_errors(self._settings), suppress(NotPossibleNow):
+            definition = self._store_of(run).definition()
+            self._states[run] = RunState(definition)
+            self._tools[run] = {call.index: call.tool for calls in definition.versions for call in calls}
+            if run is None and self._after != _BEGINNING:
+                self._read_lane(run, None)
+
+    def read(self, entry: Entry, run: str | None) -> Event | None:
+        """Make the event of an entry, if it is one; the call of a lane that began before has no tool yet."""
+        self._lay_out(entry, run)
+        event = event_of(entry, run)
+        if event is None or event.index is None:
+            return event
+        return replace(event, tool=self._tools[run].get(event.index) or None)
+
+    def is_complete(self, event: Event) -> bool:
+        """Say whether an event has the tool that it can have."""
+        return event.index is None or self._states[event.run] is None or event.index in self._tools[event.run]
+
+    def complete(self, event: Event) -> Event:
+        """Add the tool of a call from the log of its lane."""
+        assert event.index is not None
+        with redis_errors(self._settings):
+            self._read_lane(event.run, event.instance)
+        return replace(event, tool=self._tools[event.run].setdefault(event.index, "") or None)
+
+    def _read_lane(self, run: str | None, instance: str | None) -> None:
+        for entry in self._store_of(run).lane(instance):
+            self._lay_out(entry, run)
+
+    def _lay_out(self, entry: Entry, run: str | None) -> None:
+        """Take in the calls that an entry brings to a lane."""
+        state = self._states[run]
+        if state is None:
+            return
+        if entry.amendment is not None and id_key(entry.id) > id_key(state.amended):
+            state.definition, state.amended = state.definition.amended(entry.amendment), entry.id
+        if entry.record is not None:
+            _, calls = state.read_record(entry.record, entry.instance)
+            if calls is not self._laid_out:
+                self._laid_out = calls
+                self._tools[run] |= {index: call.tool for index, call in calls.items()}
+
+    def _store_of(self, run: str | None) -> RunStore:
+        return self._store if run is None else RunStore.open(self._store.redis, self._store.keys.prefix, run)
 
 
 def event_of(entry: Entry, run: str | None = None) -> Event | None:

@@ -29,7 +29,7 @@ from ..store.state import RunState
 from .call_results import CallResult, LogEntry, LogReading
 from .control import Control
 from .files import File, Given, files_of
-from .progress import Arrivals, Deadline, Event, blocking, event_of
+from .progress import Arrivals, Deadline, Event, EventReader, blocking
 from .results import (
     FOREIGN,
     Result,
@@ -153,8 +153,9 @@ class ReadableRun(Generic[OutputT]):
         """
         self._state()
         deadline = Deadline(self.id, timeout_seconds)
+        reader = self.events(after)
         for run, entry in blocking(self._arrivals.entries(after, deadline, has_children=children)):
-            if (event := event_of(entry, run)) is not None:
+            if (event := reader.event(entry, run)) is not None:
                 yield event
 
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
@@ -200,6 +201,10 @@ class ReadableRun(Generic[OutputT]):
         if follow:
             for _, entry in blocking(self._arrivals.entries(reading.seen, Deadline(self.id, None))):
                 yield from reading.shown(entry)
+
+    def events(self, after: str) -> EventReader:
+        """Make the reader of events for `follow`."""
+        return EventReader(self._store, self._settings, after)
 
     def reading(self, instance: str | None, *, audit: bool, every: bool, ticks: bool) -> LogReading:
         """Make the reader of the log for `log`. Raises `RunNotFound`, `InstanceNotFound`."""
