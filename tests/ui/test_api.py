@@ -66,6 +66,31 @@ def submit(site: Site, document: Any, token: str = SAM, query: str = "", **heade
     return site.post(f"/api/runs{query}", document, token, **headers)
 
 
+def test_a_workflow_is_found_and_started_by_its_name(backend: Backend, tmp_path: Path, name: str) -> None:
+    needs = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    calls = [{"_tool": "echo", "value": "†input.n", "_outputPath": "†state.one"}]
+    definition = {"context": [{"type": "input", "schema": needs}], "solution": {"calls": calls, "output": "†state.one"}}
+    (tmp_path / "repeat.json").write_text(json.dumps(definition), encoding="utf-8")
+    with served(backend, ACTS_UI_TOKENS=f"{ALL},{OWN}", ACTS_DELEGATES=str(tmp_path)) as site:
+        (listed,) = site.get("/api/workflows", READER).json()["workflows"]
+        assert (listed["name"], listed["needs"]) == ("repeat", ["n"])
+        shown = site.get("/api/workflows/repeat", READER).json()
+        assert (shown["problems"], shown["needs"]["schema"], shown["costs"]["calls"]) == ([], needs, 1)
+        assert error_of(site.post("/api/workflows/repeat", {"n": 4}, READER)) == (403, "NotAdmitted")
+        for status in (201, 200):
+            begun = site.post("/api/workflows/repeat?tag=a%3D1", {"n": 4}, SAM, **{"Idempotency-Key": name})
+            assert (begun.status_code, begun.json()["run"]) == (status, name)
+        result = site.get(f"/api/runs/{name}/result?timeout=60", READER).json()
+        assert (result["status"], result["output"]) == ("completed", 4)
+        (run,) = site.get("/api/runs?tag=a%3D1&name=repeat", READER).json()["runs"]
+        assert (run["run"], run["tags"]) == (name, ["a=1"])
+        assert site.get("/api/runs?tag=a%3D1&tag=b%3D2", READER).json()["runs"] == []
+        assert site.get("/api/runs?tag=a%3D1", FAY).json()["runs"] == []
+        refused = site.post("/api/workflows/repeat", {"n": "four"}, SAM)
+        assert (error_of(refused)[0], "integer" in refused.json()["detail"]) == (422, True)
+        assert "repeat" in site.post("/api/workflows/repeet", {}, SAM).json()["detail"]
+
+
 def at_gate(backend: Backend, site: Site, name: str) -> str:
     """The id of a run that was submitted and whose call is at work."""
     run = str(submit(site, gated(name)).json()["run"])
@@ -160,7 +185,9 @@ def test_a_client_made_from_the_document_submits_waits_decides_streams_and_cance
     assert made.approve.sync(name, client=client, body=decision).run == name
     result = made.get_result.sync(name, client=client, timeout=60)
     assert (result.status, result.global_.to_dict()) == ("completed", {"state": {"one": 1}})
-    assert [run.run for run in made.list_runs.sync(client=client, name="by hand", tag="tried", limit=1).runs] == [name]
+    assert [run.run for run in made.list_runs.sync(client=client, name="by hand", tag=["tried"], limit=1).runs] == [
+        name
+    ]
     streamed = made.follow.sync(name, client=client)
     kinds = [line.removeprefix("event: ") for line in streamed.splitlines() if line.startswith("event: ")]
     assert kinds == ["run", "held", "decided", "call", "run"]
@@ -174,7 +201,7 @@ def test_a_client_made_from_the_document_submits_waits_decides_streams_and_cance
 def test_the_document_has_an_address_for_each_action_and_every_refusal_is_a_problem(api: Site) -> None:
     document = api.get("/api/openapi.json", READER).json()
     posted = {path.rpartition("/")[2] for path, methods in document["paths"].items() if "post" in methods}
-    assert posted == {"runs", *ACTIONS}
+    assert posted == {"runs", "{name}", *ACTIONS}
     for operation in (each for path in document["paths"].values() for each in path.values()):
         assert list(operation["responses"]["default"]["content"]) == ["application/problem+json"]
         assert operation["security"]

@@ -20,12 +20,13 @@ from acts_celery.protocol import Rejected
 from acts_celery.protocol.messages import Message
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.messages import TaskMessage, pack
-from acts_celery.worker.client.deployments import RunIndex
+from acts_celery.worker.client.deployments import RunFilter, RunIndex
 from acts_celery.worker.store.held_calls import Actor, AuditRecord
 from acts_celery.worker.store.keys import Keys, active_runs, ended_runs, owned_runs
 from acts_celery.worker.store.run_list import RunList, owner_of
 from acts_celery.worker.store.run_writer import expire_runs
 from acts_celery.worker.store.scripts import date_now
+from acts_celery.worker.ui import Page
 
 from .backend import Backend, Meeting, settings_for
 from .test_control_cli import command, gate
@@ -65,6 +66,24 @@ def test_runs_lists_the_newest_first_with_name_tags_status_and_times(backend: Ba
     line = command(backend, "runs", "--name", name, "--status", "completed").stdout.splitlines()[1]
     assert line.startswith(f"{first}  {name} #nightly #{name}-tag  completed  1 call: 1 done  ")
     assert command(backend, "runs", "--name", name, "--status", "failed").stdout == "no runs\n"
+
+
+def test_runs_are_found_by_several_tags_at_once(backend: Backend, name: str) -> None:
+    customer, region = f"customer={name}", "region=eu"
+    one = submitted(backend, "--tag", customer, "--tag", region)
+    other = submitted(backend, "--tag", customer, "--tag", "region=us", "--name", name)
+    for run in (one, other):
+        backend.wait(run)
+    assert [run.run for run in backend.client.runs(tags=[customer])] == [other, one]
+    assert [run.run for run in backend.client.runs(tags=[region, customer])] == [one]
+    assert [run.run for run in backend.client.runs(tags=[customer], name=name)] == [other]
+    assert [*backend.client.runs(tags=[customer, region], status="failed")] == []
+    listed = command(backend, "runs", "--tag", customer, "--tag", region, "--json").json_lines
+    assert [run["run"] for run in listed] == [one]
+    page = Page(backend.redis, backend.settings)
+    assert [run["run"] for run in page.answer("runs", {"search": f"{customer} EU"})["runs"]] == [one]
+    backend.client.run(one).delete()
+    assert [run.run for run in backend.client.runs(tags=[customer])] == [other]
 
 
 def test_a_run_is_found_by_its_name_the_beginning_of_its_id_and_as_the_latest(backend: Backend, name: str) -> None:
@@ -260,10 +279,11 @@ def test_a_run_a_fork_and_an_import_belong_to_who_has_shown_a_token(own: Backend
 
 def test_an_owner_finds_nothing_of_others_whatever_stands_in_the_index(own: Backend) -> None:
     with acting(own, "hal") as hal, acting(own, "ida") as ida:
-        his, hers = hal.submit([], ENDED, name="one"), ida.submit([], ENDED, name="one")
+        his, hers = (who.submit([], ENDED, name="one", tags=["a=1"]) for who in (hal, ida))
     own.redis.zadd(owned_runs(own.settings.key_prefix, "hal"), {hers.id: 2**52, "never-was": 2**52})
     found = RunIndex(own.redis, own.settings.key_prefix, owner="hal")
     assert [run.run for run in found.runs()] == [his.id]
+    assert [run.run for run in found.runs(RunFilter(name="one", tags=frozenset({"a=1"})))] == [his.id]
     assert found.find("one") == found.find("latest") == his.id
     with pytest.raises(RunNotFound):
         found.find(hers.id)

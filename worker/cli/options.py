@@ -465,7 +465,7 @@ class Naming:
     id: str | None = option("--id", metavar="ID", help="The run's id. The same id twice is one run.")
     name: str | None = option("--name", metavar="TEXT", help="A name for the run; other commands take it as RUN.")
     tags: tuple[str, ...] = option(
-        "--tag", metavar="TEXT", multiple=True, help="A tag for `acts runs --name`; repeatable."
+        "--tag", metavar="TEXT", multiple=True, help="A tag for `acts runs --tag`, such as customer=42; repeatable."
     )
     at: str | None = option(
         "--at", metavar="MOMENT", help="Begin then, such as 2026-12-01T09:00:00Z; at once where that is past."

@@ -361,6 +361,9 @@ STATUSES: Final = ("scheduled", "running", "paused", "completed", "failed", "can
 @click.option("--status", type=click.Choice(STATUSES), help="Only runs of this status.")
 @click.option("--name", metavar="TEXT", help="Only runs of this name or with this tag.")
 @click.option(
+    "--tag", "tags", metavar="TEXT", multiple=True, help="Only runs with this tag, such as customer=42; repeatable."
+)
+@click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=limits.RUNS_MOST,
@@ -368,16 +371,16 @@ STATUSES: Final = ("scheduled", "running", "paused", "completed", "failed", "can
     metavar="N",
     help="At most so many.",
 )
-def runs(status: RunStatus | None, name: str | None, limit: int, *, common: Common) -> None:
+def runs(status: RunStatus | None, name: str | None, tags: tuple[str, ...], limit: int, *, common: Common) -> None:
     """Print the newest runs: id, name and tags, status, calls, age, duration, cost. With --json one document a line.
 
-    Runs that have ended are listed for as long as they are kept.
+    Runs that have ended are listed for as long as they are kept. With several --tag a run has all of them.
 
     Exit codes: 0 also where there are none, 3 no server.
     """
 
     with common.client() as client:
-        found = list(islice(client.runs(status=status, name=name), limit))
+        found = list(islice(client.runs(status=status, name=name, tags=tags), limit))
     for summary in found:
         common.print(summary.to_dict(), [_run_line(summary)])
     if not found and not common.json:

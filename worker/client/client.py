@@ -212,15 +212,20 @@ class Client:
             return self.run_of(self._overview.find(text))
 
     def runs(
-        self, *, status: RunStatus | None = None, name: str | None = None, older_than_seconds: float | None = None
+        self,
+        *,
+        status: RunStatus | None = None,
+        name: str | None = None,
+        tags: Iterable[str] = (),
+        older_than_seconds: float | None = None,
     ) -> Iterator[Summary]:
-        """List the runs that are kept, the newest first; of a status, of a name or tag, or those that ended so long
-        ago. Raises `InfrastructureError`.
+        """List the runs that are kept, the newest first; of a status, of a name or tag, with all of some `tags` such as
+        `customer=42`, or those that ended so long ago. Raises `InfrastructureError`.
         """
         from .deployments import RunFilter
 
         with redis_errors(self.settings):
-            yield from self._overview.runs(RunFilter(status, name, older_than_seconds))
+            yield from self._overview.runs(RunFilter(status, name, older_than_seconds, frozenset(tags)))
 
     def deletable_runs(
         self,

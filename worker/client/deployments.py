@@ -260,12 +260,25 @@ class RunFilter:
     """The run's name, or one of its tags."""
     older_than_seconds: float | None = None
     """How many seconds ago the run has ended, at least."""
+    tags: frozenset[str] = frozenset()
+    """Tags that the run has, all of them."""
+
+    @property
+    def is_of_labels(self) -> bool:
+        """Whether the name or the tags of a run can keep it from passing."""
+        return self.name is not None or bool(self.tags)
+
+    def admits_labels(self, state: State) -> bool:
+        """Tell whether a run passes by its name and its tags, which its state has."""
+        tags = state["tags"].split("\n") if state.get("tags") else []
+        return (self.name is None or self.name in (state.get("name"), *tags)) and self.tags.issubset(tags)
 
     def admits(self, run: Summary) -> bool:
         """Tell whether a run passes."""
         return (
             self.status in (None, run.status)
             and (self.name is None or self.name in (run.name, *run.tags))
+            and self.tags.issubset(run.tags)
             and (self.older_than_seconds is None or self._is_older(run, self.older_than_seconds))
         )
 
@@ -295,10 +308,18 @@ class RunIndex:
         self._most_looked_at = most_looked_at
 
     def runs(self, which: RunFilter = RunFilter()) -> Iterator[Summary]:
-        """List the runs that pass a filter, the newest first."""
-        for summary, _ in self.with_states():
-            if which.admits(summary):
-                yield summary
+        """List the runs that pass a filter, the newest first. Of those that another name or tag keeps from passing only
+        these two are read.
+        """
+        if not which.is_of_labels:
+            yield from (summary for summary, _ in self.with_states() if which.admits(summary))
+            return
+        now_ms, runs = server_ms(self._redis), RunList(self._redis, self._prefix)
+        for run, labels in runs.newest(self._owner, ("name", "tags")):
+            if which.admits_labels(labels) and (state := runs.state(run)):
+                summary = _summary(run, state, now_ms)
+                if which.admits(summary):
+                    yield summary
 
     def with_states(self) -> Iterator[tuple[Summary, State]]:
         """List every run, the newest first, with the fields of its state."""

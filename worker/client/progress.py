@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeVar, cast
@@ -233,12 +233,13 @@ class EventReader:
         self._laid_out: Mapping[int, Call] = {}
         """The calls of the last record, which most lanes of a plan share."""
 
-    def event(self, entry: Entry, run: str | None) -> Event | None:
-        """Make the event of an entry, if it is one; what is missing for it is read."""
-        if self.needs(run):
-            self.prepare(run)
-        event = self.read(entry, run)
-        return event if event is None or self.is_complete(event) else self.complete(event)
+    def of(self, entries: Iterable[tuple[str | None, Entry]]) -> Iterator[Event]:
+        """Make the events of entries, each with its run; what is missing for them is read."""
+        for run, entry in entries:
+            if self.needs(run):
+                self.prepare(run)
+            if (event := self.read(entry, run)) is not None:
+                yield event if self.is_complete(event) else self.complete(event)
 
     def needs(self, run: str | None) -> bool:
         """Say whether a run, None for the run itself, is to be `prepared` before its entries are read."""

@@ -153,10 +153,7 @@ class ReadableRun(Generic[OutputT]):
         """
         self._state()
         deadline = Deadline(self.id, timeout_seconds)
-        reader = self.events(after)
-        for run, entry in blocking(self._arrivals.entries(after, deadline, has_children=children)):
-            if (event := reader.event(entry, run)) is not None:
-                yield event
+        yield from self.events(after).of(blocking(self._arrivals.entries(after, deadline, has_children=children)))
 
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
         """Find the messages that a value came from, as a reader in the instance sees it, now or at an id of the log.

@@ -380,6 +380,11 @@ class RunList:
                 pipeline.execute()
         return len(keys)
 
+    def state(self, run: str) -> State:
+        """Read the state of a run; empty where there is none, or not all of it."""
+        found = decoded_state(self._redis.hgetall(Keys(self._prefix, run).state))
+        return found if "status" in found else {}
+
     def fields(self, runs: Iterable[str], *names: str) -> list[list[str | None]]:
         """Read some fields of the state of each of several runs."""
         with self._redis.pipeline(transaction=False) as pipeline:

@@ -30,6 +30,7 @@ from starlette.types import ASGIApp
 from ...broker_config import Settings
 from ...broker_config.tokens import AccessToken
 from ...protocol import Rejected
+from ...protocol.calls.declarations import with_input
 from ...protocol.plan.documents import decode
 from .. import limits
 from ..actions import ACTIONS, Action
@@ -88,10 +89,17 @@ class RunsQuery(ApiQuery):
 
     status: RunStatus | None = None
     name: Label | None = Field(None, description="Runs of this name.")
-    tag: Label | None = Field(None, description="Runs with this tag.")
-    search: Label | None = Field(None, description="Runs with this text in their id, their name or a tag.")
+    tag: list[Label] = Field([], max_length=20, description="Runs with this tag; may be repeated: with all of them.")
+    search: Label | None = Field(None, description="Runs with each of these words in their id, their name or a tag.")
     limit: int = Field(limits.PAGE_RUNS_AT_ONCE, ge=1, le=limits.PAGE_RUNS_AT_ONCE, description="How many at most.")
     after: Label | None = Field(None, description="`next` of the answer before, for the runs that follow.")
+
+
+class WorkflowsQuery(ApiQuery):
+    """Which workflows to list."""
+
+    search: Label | None = Field(None, description="Workflows with this text in their name.")
+    after: Label | None = None
 
 
 class ResultQuery(ApiQuery):
@@ -158,6 +166,20 @@ class ListOfRuns(ApiAnswer):
 
     runs: list[ListedRun]
     next: str | None = Field(description="Give it as `after` for the runs that follow; null at the end.")
+
+
+class ListOfWorkflows(ApiAnswer):
+    """Workflows, by name."""
+
+    workflows: list[dict[str, Any]] = Field(description="`name`, `needs` (the names of its inputs), `calls`: how many.")
+    next: str | None = Field(description="Give it as `after` for the workflows that follow; null at the end.")
+
+
+class WorkflowOverview(ApiAnswer):
+    """What a workflow needs (the `schema` of its input), gives, costs and can reach, and what `acts check` finds."""
+
+    name: str
+    problems: list[ProblemPlace] = Field(description="Why it cannot be run from here; there is nothing else then.")
 
 
 class RunOverview(ApiAnswer):
@@ -247,6 +269,7 @@ SUBMISSION: Final = {
     },
 }
 """The schema of a submission, which `acts check` knows better."""
+WORKFLOW_INPUT: Final = {"title": "WorkflowInput", "type": "object", "additionalProperties": True}
 
 
 # The routes.
@@ -256,6 +279,7 @@ IdempotencyKey = Annotated[
     str | None,
     Header(description="The id of the run. The same document under the same id is one run, however often it is sent."),
 ]
+Options = Annotated[SubmissionQuery, Query()]
 LastEventId = Annotated[str | None, Header(description="The id of the last event that has come: go on behind it.")]
 _PROBLEM: Final = "application/problem+json"
 
@@ -375,7 +399,18 @@ class Orders:
         """Submit a document in the name of a token, which sees the runs of the owner `only`, if there is one. Returns
         the status of the answer, and its body.
         """
-        document, client = self._decoded(body), self._clients[by]
+        return self._submitted(self._decoded(body), by, only, asked)
+
+    def start(self, body: bytes, by: str, only: str | None, asked: Mapping[str, Any], workflow: str) -> tuple[int, str]:
+        """Start a workflow with its input (SPEC R9.4), else as `submit`. A run without a name gets the workflow's."""
+        inputs = self._decoded(body) if body.strip() else {}
+        if not isinstance(inputs, dict):
+            raise BadBody("the input of a workflow is an object")
+        document = with_input(self._clients[by].checker.workflow(workflow), inputs)
+        return self._submitted(document, by, only, {**asked, "name": asked["name"] or workflow})
+
+    def _submitted(self, document: Any, by: str, only: str | None, asked: Mapping[str, Any]) -> tuple[int, str]:
+        client = self._clients[by]
         plan = client.check_submission(document, allow=asked["allow"])
         label = label_of(document, id=asked["id"], name=asked["name"], tags=asked["tag"], at=asked["at"])
         run = client.submit_plan(plan, label)
@@ -459,6 +494,9 @@ class WebApplication(Pages):
         submitted = {200: SubmittedRun, 201: SubmittedRun}
         api.offer("POST", "/api/runs", self._submit, submitted, name="submit", body=SUBMISSION)
         api.offer("GET", "/api/runs", self._runs, {200: ListOfRuns}, name="list_runs")
+        api.offer("GET", "/api/workflows", self._workflows, {200: ListOfWorkflows}, name="list_workflows")
+        api.offer("GET", "/api/workflows/{name}", self._workflow, {200: WorkflowOverview}, name="get_workflow")
+        api.offer("POST", "/api/workflows/{name}", self._start, submitted, name="start", body=WORKFLOW_INPUT)
         api.offer("GET", "/api/runs/{run}", self._run, {200: RunOverview}, name="get_run")
         api.offer("GET", "/api/runs/{run}/result", self._result, {200: RunResult, 202: RunProgress}, name="get_result")
         api.offer("GET", "/api/runs/{run}/events", self._events, {200: None}, name="follow")
@@ -484,18 +522,25 @@ class WebApplication(Pages):
         await self._waiting.close()
         self._orders.close()
 
-    async def _submit(
-        self, request: Request, asked: Annotated[SubmissionQuery, Query()], idempotency_key: IdempotencyKey = None
-    ) -> Response:
+    async def _submit(self, request: Request, asked: Options, idempotency_key: IdempotencyKey = None) -> Response:
         """Submit a run, which begins at once, or `at` a moment: 201, or 200 if the same document was submitted under
         the same id before.
         With an `Idempotency-Key` a request can be sent again if its answer was lost.
         """
+        return await self._submission(request, asked, idempotency_key, "submit")
+
+    async def _start(
+        self, request: Request, name: str, asked: Options, idempotency_key: IdempotencyKey = None
+    ) -> Response:
+        """Start a workflow of the operator's by its name, with its input as the body; answered as a submission."""
+        return await self._submission(request, asked, idempotency_key, "start", workflow=name)
+
+    async def _submission(self, request: Request, asked: SubmissionQuery, key: Any, do: str, **more: str) -> Response:
         visitor = visitor_of(request)
         visitor.require("submit")
-        given = {"by": visitor.name, "only": visitor.only, "asked": asked.model_dump() | {"id": idempotency_key}}
+        given = {"by": visitor.name, "only": visitor.only, "asked": asked.model_dump() | {"id": key}, **more}
         async with self._submissions.read(request, visitor.name) as body:
-            status, text = await self._executed("submit", given, body, is_heavy=True)
+            status, text = await self._executed(do, given, body, is_heavy=True)
         place = {"Location": f"/api/runs/{json.loads(text)['run']}"}
         return json_response(text.encode(), place, status=status)
 
@@ -513,8 +558,17 @@ class WebApplication(Pages):
 
     async def _runs(self, request: Request, asked: Annotated[RunsQuery, Query()]) -> Response:
         """List runs, the newest first, a page at a time."""
-        query = {name: str(value) for name, value in asked.model_dump(exclude_none=True).items()}
+        query = {name: str(value) for name, value in asked.model_dump(exclude={"tag"}, exclude_none=True).items()}
+        query["tag"] = "\n".join(asked.tag)
         return json_response(await self._reader.body("runs", query, visitor_of(request).only))
+
+    async def _workflows(self, request: Request, asked: Annotated[WorkflowsQuery, Query()]) -> Response:
+        """List the workflows of the operator's folders (`ACTS_DELEGATES`). Not for tokens with the right `own`."""
+        return json_response(await self._reader.body("workflows", dict(asked), visitor_of(request).only))
+
+    async def _workflow(self, request: Request, name: str) -> Response:
+        """Say what a workflow needs, gives, costs and can reach. Not for tokens with the right `own`."""
+        return json_response(await self._reader.body("workflow", {"name": name}, visitor_of(request).only))
 
     async def _run(self, request: Request, run: str) -> Response:
         """Show a run at a glance. RUN is its id, the beginning of it, its name, or `latest`."""

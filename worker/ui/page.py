@@ -61,11 +61,12 @@ _STATUSES: Final = get_args(RunStatus)
 
 
 def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = None) -> dict[str, Any]:
-    """The answer `runs`: the newest first, with an `owner` its own, `limit` at most. `search` is part of an id, a name
-    or a tag.
+    """The answer `runs`: the newest first, with an `owner` its own, `limit` at most. Each word of `search` is part of
+    an id, a name or a tag; `tag` are tags that a run has, one a line.
     """
     status, search, after = query.text("status"), query.text("search"), query.text("after")
-    name, tag, limit = query.text("name"), query.text("tag"), query.number("limit")
+    name, limit = query.text("name"), query.number("limit")
+    tags, words = set((query.text("tag") or "").splitlines()), (search or "").casefold().split()
     most = limits.PAGE_RUNS_AT_ONCE if limit is None else min(limit, limits.PAGE_RUNS_AT_ONCE)
     if status is not None and status not in _STATUSES:
         raise BadQuery(f"status={status[:100]!r} is none of {', '.join(_STATUSES)}")
@@ -83,9 +84,9 @@ def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = 
         if len(found) >= most or looked_at == limits.PAGE_MOST_LOOKED_AT:
             return {"runs": found, "next": last}
         looked_at, last = looked_at + 1, f"{submitted_ms}:{summary.run}"
-        texts = (summary.run, summary.name or "", *summary.tags)
-        is_found = search is None or any(search.casefold() in text.casefold() for text in texts)
-        is_found = is_found and name in (None, summary.name) and (tag is None or tag in summary.tags)
+        texts = [text.casefold() for text in (summary.run, summary.name or "", *summary.tags)]
+        is_found = all(any(word in text for text in texts) for word in words)
+        is_found = is_found and name in (None, summary.name) and tags.issubset(summary.tags)
         if is_found and wanted in (None, summary.status):
             found.append(summary.to_dict())
     return {"runs": found, "next": None}

@@ -12,7 +12,7 @@ async function runsView({ query }) {
   status.value = asked.status;
   const form = searchForm({
     label: "Search runs",
-    placeholder: "id, name or tag",
+    placeholder: "id, name or tags",
     value: asked.search,
     more: status,
     found: (search) => {
