@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -77,9 +78,23 @@ def sources(package: str) -> list[Path]:
 
 @cache
 def nodes(path: Path) -> list[ast.AST]:
-    """The imports and calls in a file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)]
+    """The imports and calls in a file; of a test or an example its imports alone."""
+    gc.disable()  # it would look through each tree
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    finally:
+        gc.enable()
+    is_ours = path.relative_to(ROOT).parts[0] in PACKAGES
+    found = ast.walk(tree) if is_ours else _statements(tree.body)
+    return [node for node in found if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)]
+
+
+def _statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield statements at any depth."""
+    for statement in body:
+        yield statement
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            yield from _statements(getattr(statement, field, ()))
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:

@@ -601,7 +601,7 @@ def of_a_graph(plan: Plan) -> Iterator[str]:
 @pytest.mark.nightly
 def test_graphs_reach_branches_failures_and_several_orders() -> None:
     found = shares(graphs, of_a_graph)
-    assert not rare(found, ["one order", "several orders", "done", "failed", "skipped", "an alternative"], 10), found
+    assert not rare(found, ["one order", "several orders", "done", "failed", "skipped", "an alternative"], 5), found
 
 
 # Carrying over: what a kind's value and its sources are in another log (SPEC R3.6, R16.2).
@@ -623,7 +623,7 @@ def test_law_every_reader_of_carried_messages_sees_the_values_and_at_least_the_s
         reader = after.get(name, after[None])
         assert reader.root("state") == fold.root("state")
         for place in (Reference("state", path) for path in SMALL_PATHS if not isinstance((*path, "")[0], int)):
-            if fold.exists(place):
+            if fold.exists(place) and reader.exists(place):  # a conflict is not carried, and leaves no value
                 assert fold.marks(place).labels <= reader.marks(place).labels
 
 
