@@ -197,11 +197,11 @@ def test_the_wait_for_another_attempt_holds_no_worker_and_survives_it(backend: B
     assert result.data("①")["state"] == {"a": [run.id, "①", 0]}
 
 
-def test_remote_retries_are_granted_by_the_policy_of_the_activity(hasty: Backend) -> None:
-    with hasty.worker():
-        result = hasty.run([{"_tool": "failFarTwice", "name": "far-thrice", "_outputPath": "†state.a"}])
+def test_remote_retries_are_granted_by_the_policy_of_the_activity(backend: Backend) -> None:
+    with backend.worker():
+        result = backend.run([{"_tool": "failFarTwice", "name": "far-thrice", "_outputPath": "†state.a"}])
     assert result.data() == {"state": {"a": 3}}
-    assert hasty.meeting.attempts("far-thrice") == 3
+    assert backend.meeting.attempts("far-thrice") == 3
 
 
 def test_who_leaves_politely_loses_nothing_and_no_attempt_is_counted(backend: Backend) -> None:

@@ -379,7 +379,7 @@ def test_what_an_interrupted_step_left_out_of_the_index_is_found(process: Proces
         process.redis.zadd(Keys("acts", run.id).published, {"": 0})
     for _ in range(20):
         sweeper.sweep()
-    assert process.queued("instances") == 100
+    assert process.queued("instances") >= 100, "a message that is late is sent again"
 
 
 def test_an_amendment_skips_calls_in_pages(process: Process) -> None:
