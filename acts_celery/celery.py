@@ -1,11 +1,21 @@
 """The application that `celery -A acts_celery …` finds; it reads the settings and loads the activities."""
 
+import click
+
 from acts_celery.worker.registry.mcp_tools import load_code
 from acts_celery.worker.runner.application import make_application
 
 from .broker_config import load
+from .broker_config.errors import BrokerConfigError
+from .worker.errors import WorkerError
 from .worker.registry.activities import registry
 
-settings = load()
-load_code(settings)
-app = make_application(settings, registry)
+try:
+    settings = load()
+    load_code(settings)
+    app = make_application(settings, registry)
+except (BrokerConfigError, WorkerError) as error:
+    if click.get_current_context(silent=True) is None:
+        raise
+    # Celery's command would print the traceback of any other exception as its message.
+    raise SystemExit(f"acts: {error}") from None

@@ -30,6 +30,7 @@ from acts_celery.worker.cli.worker import _quotas, usable_processors
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.runner.application import make_application, make_client_application
 from tests.chaos.server import Server
+from tests.environment import without_settings
 from tests.few import few
 
 from .backend import (
@@ -421,3 +422,15 @@ def test_where_kombu_is_old_clients_publish_one_by_one_and_no_worker_starts(monk
     monkeypatch.setattr(kombu, "VERSION", kombu.VERSION._replace(minor=5))
     with pytest.raises(NotConfigured, match=r"workers need kombu 5\.7"):
         make_application(load(broker_url="redis://localhost"), Registry())
+
+
+def test_what_celerys_command_cannot_begin_without_is_said_in_one_line(tmp_path: Path) -> None:
+    nothing = {name: value for name, value in without_settings().items() if not name.startswith("CELERY")}
+    command = [sys.executable, "-m", "celery", "-A", "acts_celery", "worker"]
+    environment = {**nothing, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("acts: no broker is configured: set ACTS_BROKER_URL")
