@@ -11,13 +11,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from fractions import Fraction
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
+from time import time as seconds
 from types import ModuleType, SimpleNamespace
 from typing import Annotated, Any, Final, Literal, NamedTuple, NotRequired
 from uuid import UUID
@@ -211,6 +212,9 @@ def test_a_policy_that_cannot_be_kept_is_refused(policy: dict[str, Any]) -> None
         ({"retries": 1, "no_retry_on": ()}, "types of exceptions"),
         ({"retries": 1, "retry_on": [int]}, "types of exceptions"),
         ({"retry_on": ValueError}, "add retries=3"),
+        ({"total_timeout_seconds": 0}, "more than 0"),
+        ({"total_timeout_seconds": "5"}, "a number"),
+        ({"total_timeout_seconds": 5, "timeout_seconds": 6}, "at least timeout_seconds"),
     ],
 )
 def test_an_option_that_cannot_be_kept_is_refused_when_the_decorator_runs(options: dict[str, Any], word: str) -> None:
@@ -777,13 +781,32 @@ def test_r12_2a_a_docstring_that_says_nothing_of_the_whole_is_no_description(doc
 SECOND = Attempt(CallId("r1", "①", 4), number=2, failures=1)
 
 
-def attempted(function: Callable[[], Any], policy: Policy, *, is_async: bool = True) -> Result:
+def attempted(function: Callable[[], Any], policy: Policy, *, is_async: bool = True, of: Attempt = SECOND) -> Result:
     async def attempt() -> Result:
         return await invoke(
-            function, SECOND, name="charge", is_async=is_async, policy=policy, limits=Limits(), threads=Threads(1)
+            function, of, name="charge", is_async=is_async, policy=policy, limits=Limits(), threads=Threads(1)
         )
 
     return asyncio.run(attempt())
+
+
+def test_the_last_attempt_ends_with_the_time_of_all_and_what_would_begin_later_does_not() -> None:
+    policy = Policy(retries=3, timeout_seconds=30, total_timeout_seconds=60)
+    begun = list[int]()
+
+    async def hangs() -> None:
+        begun.append(1)
+        await asyncio.Event().wait()
+
+    cut = attempted(hangs, policy, of=replace(SECOND, ends_ms=int(seconds() * 1000) + 500))
+    late = attempted(hangs, policy, of=replace(SECOND, ends_ms=int(seconds() * 1000) - 1))
+    assert isinstance(cut, Failure)
+    assert isinstance(late, Failure)
+    assert cut.message.startswith("took longer than 0.")
+    assert [(one.type, "(total_timeout_seconds=60)" in one.message) for one in (cut, late)] == [
+        ("TimeoutError", True)
+    ] * 2
+    assert len(begun) == 1
 
 
 def test_an_attempt_that_failed_is_reported_with_its_call_and_its_number(caplog: pytest.LogCaptureFixture) -> None:

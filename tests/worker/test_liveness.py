@@ -106,6 +106,16 @@ def test_whatever_a_killed_worker_had_at_work_is_at_work_again_within_ten_second
     assert result.data() == {"state": {"inline": 2, "far": 2, "elsewhere": 2}}
 
 
+def test_a_call_whose_worker_died_is_not_begun_again_when_the_time_of_all_its_attempts_is_over(hasty: Backend) -> None:
+    with hasty.worker() as victim:
+        run = hasty.client.submit(solution={"calls": [hanging("late", "dieForATime")]})
+        victim.wait()
+    with hasty.worker():
+        error = error_of(hasty.wait(run.id))
+    assert (error["type"], hasty.meeting.attempts("late")) == ("TimeoutError", 1)
+    assert "(total_timeout_seconds=0.5)" in error["message"]
+
+
 def test_one_process_of_a_pool_that_is_killed_is_made_up_for_as_soon(backend: Backend) -> None:
     meeting = backend.meeting
     calls = [hanging("pool-inline"), hanging("pool-far", "hangOnceFar")]

@@ -9,6 +9,7 @@ import pytest
 
 from acts_celery import Client, RunNotFound
 from acts_celery.protocol import Rejected
+from acts_celery.worker.store.keys import Keys
 
 from .backend import Backend, Meeting, status_of
 
@@ -296,6 +297,18 @@ def test_a_call_is_retried_as_its_policy_says(backend: Backend, meeting: Meeting
     result = backend.run([{"_tool": "failTwice", "name": "retried", "_outputPath": "†state.attempts"}])
     assert result.data() == {"state": {"attempts": 3}}
     assert meeting.attempts("retried") == 3
+
+
+@pytest.mark.parametrize("tool", ["failForATime", "failForATimeFar"])
+def test_a_call_is_retried_as_long_as_all_its_attempts_may_take(backend: Backend, meeting: Meeting, tool: str) -> None:
+    result = backend.run([{"_tool": tool, "name": tool, "_outputPath": "†state.a"}])
+    error = result.calls[0].error
+    assert error is not None
+    assert error["type"] in ("ValueError", "TimeoutError"), "the last attempt's, or there was no time for one"
+    assert "(total_timeout_seconds=3)" in error["message"]
+    assert 1 < meeting.attempts(tool) < 100
+    state: Any = backend.redis.hgetall(Keys(backend.settings.key_prefix, result.run).state)
+    assert not [name for name in state if name.startswith(b"begun:")]
 
 
 def test_a_failure_that_says_so_is_not_retried(backend: Backend, meeting: Meeting) -> None:

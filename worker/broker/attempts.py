@@ -230,6 +230,8 @@ class Attempt:
     """What a delegate, or a model, was shown of the log; None where that is no moment of it (see `Starter`)."""
     progress: PackedProgress = field(default=b"", repr=False)
     """What attempts before have reported last (see `pack_progress`)."""
+    ends_ms: Count = 0
+    """When the time of all attempts at the call is over, in ms since 1970; 0 where it has no limit."""
 
     @property
     def place(self) -> TracePlace:

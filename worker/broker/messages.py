@@ -174,10 +174,12 @@ def is_once(message: TaskMessage) -> bool:
 
 
 def with_attempt(message: TaskMessage, number: int, failures: int, *, is_repeated: bool, token: str) -> TaskMessage:
-    """Make the task of another attempt at the call of a task."""
+    """Make the task of another attempt at the call of a task. A first one, of a dead letter, has any time."""
     call = unpack(message.body)
     how = {"number": number, "failures": failures, "is_repeated": is_repeated, "token": token}
     attempt = {**call["attempt"], **how}
+    if number == 1:
+        attempt.pop("ends_ms", None)
     return replace(message, body=pack({**call, "attempt": attempt}))
 
 
@@ -307,7 +309,7 @@ def _attempt_fields(attempt: Attempt) -> dict[str, Any]:
     fields = {**_fields(attempt), "id": _fields(attempt.id)}
     if attempt.worker is None:
         del fields["worker"], fields["version"]
-    for name in ("again", "trace", "seen", "progress"):
+    for name in ("again", "trace", "seen", "progress", "ends_ms"):
         if not fields[name]:
             del fields[name]
     return fields

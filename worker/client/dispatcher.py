@@ -137,7 +137,7 @@ class InlineFireAndForget:
             for start in starts:
                 call = CallId(run, lane.instance, start.call.index)
                 try:
-                    attempt = tokens.given(Attempt(call, trace=trace))
+                    attempt = tokens.given(Attempt(call, trace=trace, ends_ms=self._registry.ends_ms(start.call)))
                     task = self._remote.activity_task(start, attempt, execution, plan.contracts)
                 except Conflict:
                     return []

@@ -14,6 +14,7 @@ import inspect
 import json
 import re
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, lru_cache, partial, wraps
@@ -24,10 +25,10 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from ...protocol.calls.built_in import BUILT_IN
-from ...protocol.calls.call import ASK_HUMAN
+from ...protocol.calls.call import ASK_HUMAN, Call
 from ...protocol.calls.declarations import Contract, digest_of
 from ...protocol.calls.meta_properties import WITHHELD
-from ...protocol.calls.tools import GRANTED, ONCE
+from ...protocol.calls.tools import GRANTED, ONCE, Executor
 from ...protocol.calls.trust import trust_problems
 from ...protocol.errors import Problem, Speller
 from ...protocol.limits import has_control_characters
@@ -121,6 +122,7 @@ _NUMBERS: Final = (
     ("retries", int, "a whole number"),
     ("max_concurrency", int, "a whole number"),
     ("timeout_seconds", (int, float), "a number"),
+    ("total_timeout_seconds", (int, float), "a number"),
     ("backoff_seconds", (int, float), "a number"),
     ("backoff_max_seconds", (int, float), "a number"),
 )
@@ -149,10 +151,17 @@ class Policy:
     no_retry_on: tuple[type[BaseException], ...] = ()
     once: bool = False
     """Whether a call runs at most once (SPEC R4.11)."""
+    total_timeout_seconds: float | None = None
+    """The time of all attempts and the waits between them, from when the first begins."""
 
     def of(self, *, once: bool) -> Policy:
         """The policy of a call, of which more may be known."""
         return self if once is self.once else replace(self, once=once)
+
+    def within(self, seconds: float) -> Policy:
+        """The policy of an attempt that has so many seconds at most."""
+        own = (self.timeout_seconds, self.total_timeout_seconds)
+        return replace(self, timeout_seconds=min(seconds, *filter(None, own)))
 
     def __post_init__(self) -> None:
         for name, kinds, noun in _NUMBERS:
@@ -161,8 +170,11 @@ class Policy:
                 raise ActivitiesError(f"{name} is {value!r}: {noun}, such as {name}=3")
         if self.max_concurrency is not None and self.max_concurrency < 1:
             raise ActivitiesError(f"max_concurrency is {self.max_concurrency}: at least 1, or nothing for no limit")
-        if self.timeout_seconds is not None and self.timeout_seconds <= 0:
-            raise ActivitiesError(f"timeout_seconds is {self.timeout_seconds}: more than 0, or nothing for no limit")
+        for name in ("timeout_seconds", "total_timeout_seconds"):
+            if (seconds := getattr(self, name)) is not None and seconds <= 0:
+                raise ActivitiesError(f"{name} is {seconds}: more than 0, or nothing for no limit")
+        if (total := self.total_timeout_seconds) is not None and total < (self.timeout_seconds or 0):
+            raise ActivitiesError(f"total_timeout_seconds is {total}: at least timeout_seconds, {self.timeout_seconds}")
         for name in ("retries", "backoff_seconds", "backoff_max_seconds"):
             if getattr(self, name) < 0:
                 raise ActivitiesError(f"{name} is {getattr(self, name)}: at least 0")
@@ -382,6 +394,18 @@ class Registry:
         """Activity name to the schema of its tool."""
         return {name: activity.schema for name, activity in self.activities.items()}
 
+    def policy_of(self, call: Call) -> Policy | None:
+        """The policy of the code that runs a call; None where none is known here."""
+        known = self.activities if call.runner.executor is Executor.ACTIVITY else self.delegates
+        code = known.get(call.runner.name)
+        return code.policy if code is not None else None
+
+    def ends_ms(self, call: Call) -> int:
+        """When the time of all attempts at a call that is sent now is over, in ms since 1970; 0 for no limit."""
+        policy = self.policy_of(call)
+        total = policy.total_timeout_seconds if policy is not None else None
+        return int((time.time() + total) * 1000) if total is not None else 0
+
     def queues(self) -> tuple[str, ...]:
         """The queues of activities that run in tasks of their own."""
         return tuple(dict.fromkeys(a.queue for a in self.activities.values() if a.queue is not None))
@@ -433,8 +457,9 @@ Errors = type[BaseException] | Sequence[type[BaseException]]
 
 
 class RetryOptions(TypedDict, total=False):
-    """Options for the waits between attempts (first 0.5 s, longest 30 s), and for what is tried again."""
+    """Options for the waits between attempts (first 0.5 s, longest 30 s), what is tried again, and for how long."""
 
+    total_timeout_seconds: float | None
     backoff_seconds: float
     backoff_max_seconds: float
     retry_on: Errors
@@ -456,7 +481,7 @@ def _policy(
     retries: int, timeout_seconds: float | None, max_concurrency: int | None, options: Mapping[str, Any]
 ) -> Policy:
     """Raises `ActivitiesError`."""
-    names = ("backoff_seconds", "backoff_max_seconds", "rate", "key", "once")
+    names = ("backoff_seconds", "backoff_max_seconds", "total_timeout_seconds", "rate", "key", "once")
     own = {name: options[name] for name in names if name in options}
     for name in ("retry_on", "no_retry_on"):
         if name in options:
@@ -500,18 +525,19 @@ def activity(
     """Register a function as an activity; its name is the tool's unless another is given.
 
     With a `queue` of its own it runs in a task of its own on the workers of that queue, else in the instance's task.
-    `retries` are attempts after the first, `timeout_seconds` bounds one attempt, `max_concurrency` how many calls are
-    at work at a time, over all workers. With `rate`, such as "10/s", at most so many calls begin in any such time, over
-    all workers; with `key` it holds for each value of that parameter, and so does `max_concurrency`. The first wait
-    between attempts takes `backoff_seconds` (0.5), each next one twice as long, at most `backoff_max_seconds` (30).
-    `retry_on` names the only exceptions after which there is another attempt, `no_retry_on` those after which there is
-    none. With `effects` a call changes something outside: it starts by itself only if nothing that others wrote decides
-    on it, but for parameters that are `Annotated[str, Content]`, and `acts retry --downstream` does it again only with
-    `--effects`. Its results are `untrusted` where others write to such sources: a name, or several (SPEC R16). With
-    `once` a call runs at most once (SPEC R4.11): one that was begun, and whose end is not known, waits for a person
-    (`acts settle`). `settled(key, call)` is asked before: it returns `Done(VALUE)` if what the call does under this
-    idempotency key has happened, False if it has not, and None if that cannot be said; in the first two cases nobody is
-    asked. Results name the `version` of the code that ran a call: this text, else a digest of its module's source.
+    `retries` are attempts after the first, `timeout_seconds` bounds one attempt, `total_timeout_seconds` all of them
+    and the waits between them, `max_concurrency` how many calls are at work at a time, over all workers. With `rate`,
+    such as "10/s", at most so many calls begin in any such time, over all workers; with `key` it holds for each value
+    of that parameter, and so does `max_concurrency`. The first wait between attempts takes `backoff_seconds` (0.5),
+    each next one twice as long, at most `backoff_max_seconds` (30). `retry_on` names the only exceptions after which
+    there is another attempt, `no_retry_on` those after which there is none. With `effects` a call changes something
+    outside: it starts by itself only if nothing that others wrote decides on it, but for parameters that are
+    `Annotated[str, Content]`, and `acts retry --downstream` does it again only with `--effects`. Its results are
+    `untrusted` where others write to such sources: a name, or several (SPEC R16). With `once` a call runs at most once
+    (SPEC R4.11): one that was begun, and whose end is not known, waits for a person (`acts settle`). `settled(key,
+    call)` is asked before: it returns `Done(VALUE)` if what the call does under this idempotency key has happened,
+    False if it has not, and None if that cannot be said; in the first two cases nobody is asked. Results name the
+    `version` of the code that ran a call: this text, else a digest of its module's source.
     """
     _require_known("activity", options, ("queue", *_USUAL), ActivityOptions)
     policy = _policy(retries, timeout_seconds, max_concurrency, options)

@@ -429,6 +429,10 @@ async def invoke(
     """Call a function, once. Never raises, but for its own cancellation. Where the policy says that a call runs
     at most once, a failure says whether anybody knows what the function has done (SPEC R4.11).
     """
+    if attempt.ends_ms:
+        if (left := attempt.ends_ms / 1000 - time.time()) <= 0:
+            return Failure("TimeoutError", _over(policy))
+        policy = policy.within(left)
     reports = ProgressReports(attempt, partial(metrics().progressed, name))
     enter(attempt, name, reports)
     enter_place(attempt)
@@ -514,6 +518,11 @@ def _failed(error: BaseException, attempt: Attempt, name: str, policy: Policy) -
     failure = found or Failure(type(error).__name__[:LONGEST_TYPE], _text(error))
     failures = attempt.failures + 1
     is_last = failures > policy.retries or not _may_retry(error, policy)
+    delay_seconds = Backoff(policy.backoff_seconds, policy.backoff_max_seconds, jitter=True).seconds(failures)
+    if attempt.ends_ms and time.time() + delay_seconds >= attempt.ends_ms / 1000:
+        if not is_last or isinstance(error, TimeoutError):
+            failure = replace(failure, message=f"{failure.message[: LONGEST_ERROR_TEXT // 2]}; {_over(policy)}")
+        is_last = True
     logger.log(
         logging.ERROR if is_last else logging.WARNING,
         "%s failed: %s (%.200s), call %s, attempt %d of %d",
@@ -528,8 +537,12 @@ def _failed(error: BaseException, attempt: Attempt, name: str, policy: Policy) -
     )
     if is_last:
         return failure
-    backoff = Backoff(policy.backoff_seconds, policy.backoff_max_seconds, jitter=True)
-    return Retry(failure, backoff.seconds(failures))
+    return Retry(failure, delay_seconds)
+
+
+def _over(policy: Policy) -> str:
+    """Why there is no further attempt at a call whose time is over."""
+    return f"the time of all its attempts is over (total_timeout_seconds={policy.total_timeout_seconds})"
 
 
 def _is_news(error: BaseException) -> bool:

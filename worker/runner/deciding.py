@@ -219,7 +219,8 @@ class Decider:
         paid = self._paid.pop(index, None)
         if isinstance(paid, Failure):
             return execution.finish(index, paid, now)
-        attempt = Attempt(CallId(lane.run.run, lane.instance, index), trace=lane.run.trace)
+        ends_ms = self._services.registry.ends_ms(start.call)  # nobody hears when it begins
+        attempt = Attempt(CallId(lane.run.run, lane.instance, index), trace=lane.run.trace, ends_ms=ends_ms)
         message = self._starter.message(start, attempt, execution)
         if isinstance(message, Failure):
             return execution.finish(index, message, now)

@@ -307,7 +307,7 @@ class LaneRunner:
     def _attempts(self, starts: Sequence[Start], committed: Committed) -> list[Attempt | None]:
         """The attempts that were granted; None where a call is in other hands, or rests."""
         ids = (self._id(start.call.index) for start in starts)
-        granted = zip(ids, committed.attempts, committed.failures, committed.repeated, strict=True)
+        granted = zip(ids, committed.attempts, committed.failures, committed.repeated, committed.ends_ms, strict=True)
         lane = self._lane
         return [
             Attempt(
@@ -315,10 +315,11 @@ class LaneRunner:
                 again=lane.again(id_.index),
                 trace=lane.run.trace,
                 progress=lane.progress.get(id_.index, b"") if number > 1 else b"",
+                ends_ms=ends_ms,
             )
             if number > 0
             else None
-            for id_, number, failures, is_lost in granted
+            for id_, number, failures, is_lost, ends_ms in granted
         ]
 
     def _id(self, index: int) -> CallId:

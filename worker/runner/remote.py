@@ -119,10 +119,8 @@ class Remote:
         return _plain(result)
 
     def _most_retries(self, call: Call) -> int:
-        name = call.runner.name
-        is_activity = call.runner.executor is Executor.ACTIVITY
-        code = self._registry.activities.get(name) if is_activity else self._registry.delegates.get(name)
-        return code.policy.retries if code is not None else MOST_RETRIES
+        policy = self._registry.policy_of(call)
+        return policy.retries if policy is not None else MOST_RETRIES
 
     def queue(self, call: Call) -> str:
         """The queue of a call that leaves."""

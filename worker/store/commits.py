@@ -47,12 +47,16 @@ class Claim:
     """What the log is to say of its beginning, if the call runs at most once (SPEC R4.11)."""
     not_done: int | None = None
     """The attempt at such a call of which the activity says that it has done nothing."""
+    total_seconds: float | None = None
+    """How long all attempts at the call may take together."""
 
     def to_request(self) -> dict[str, Any]:
         """Make what the script takes."""
         alone = {"alone": True} if self.alone else {}
         once = {"begins": self.begins, "not_done": self.not_done} if self.begins else {}
-        return {"call": self.index, "lease_ms": milliseconds(self.lease_seconds), "queue": self.queue, **alone, **once}
+        total = {"total_ms": milliseconds(self.total_seconds)} if self.total_seconds is not None else {}
+        more = {**alone, **once, **total}
+        return {"call": self.index, "lease_ms": milliseconds(self.lease_seconds), "queue": self.queue, **more}
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +236,8 @@ class Committed(NamedTuple):
     """Whether each hold was written."""
     repeated: tuple[bool, ...] = ()
     """Whether the attempt before was lost, for each claim."""
+    ends_ms: tuple[int, ...] = ()
+    """When the time of all attempts is over, for each claim; 0 where it has no limit."""
     woken: tuple[str, ...] = ()
     """Lanes whose turn to be published has come."""
     queued: int = 0
@@ -256,6 +262,7 @@ class Committed(NamedTuple):
             failures=tuple(found["failures"]),
             held=tuple(found["held"]),
             repeated=tuple(found["repeated"]),
+            ends_ms=tuple(map(int, found["ends"])),
             woken=tuple(found["woken"]),
             queued=found["queued"],
             due_ms=int(found["due"]) if "due" in found else None,

@@ -15,7 +15,7 @@
 
 local lane, owner = request.lane, request.owner
 
-local run = redis.call('HMGET', state, 'status', 'look', 'approve_ms', 'drives:' .. lane, 'retried:' .. lane, 'submitted', 'restored')
+local run = redis.call('HMGET', state, 'status', 'look', 'approve_ms', 'drives:' .. lane, 'retried:' .. lane, 'submitted', 'restored', 'timed')
 local status, look, approve_ms = run[1], tonumber(run[2] or nil), tonumber(run[3] or nil)
 if not status or (request.born or run[6]) ~= run[6] then
     return cmsgpack.pack({ status = 'gone' })
@@ -156,6 +156,9 @@ for _, outcome in ipairs(request.outcomes) do
         if kind == 'child' then
             redis.call('SREM', children, holder)
         end
+        if run[8] then
+            redis.call('HDEL', state, 'begun:' .. field(outcome.call))
+        end
         if kind == 'unknown' then -- its end is known, though nobody has decided
             answer_for(field(outcome.call))
         end
@@ -223,11 +226,12 @@ end
 --          claims: {call, lease_ms, queue ("" where the owner carries it out itself), alone (whether no other call is at
 --          work there that may be what its workers died of), begins (what the log is to say of its beginning, where it runs
 --          at most once; else nil), not_done (the attempt at such a call of which it is known that it has done
---          nothing; nil)}, alone_from and most_losses (with so many losses a call is
+--          nothing; nil), total_ms (how long all attempts at it may take; nil)}, alone_from and most_losses (with so many losses a call is
 --          claimed only `alone`; with the most it does not begin any more)
 -- Answer: claims (for each the number of the attempt, 0 where it is at work or rests, -1 where it is to be claimed
 --         alone, -2 less the number of the attempt where it runs at most once and may have begun), failures (for each how
---         many of the attempts before failed), repeated (for each whether the one before was lost)
+--         many of the attempts before failed), repeated (for each whether the one before was lost), ends (for each when
+--         the time of all its attempts is over, 0 where it has no limit)
 
 for _, retry in ipairs(request.retries) do
     local kind, attempt, failures = read_condition(entries[retry.call])
@@ -278,14 +282,26 @@ local function is_unseen(kind, holder)
     return kind == 'decided' and is_before(request.seen, holder)
 end
 
-local claims, failed, repeated = {}, {}, {}
+-- When the time of all attempts at a call is over that is claimed now.
+local function end_of(claim, kind, attempt)
+    local name = 'begun:' .. field(claim.call)
+    local is_first = attempt == 0 or kind == 'decided'
+    local begun = not is_first and tonumber(redis.call('HGET', state, name) or nil)
+    if not begun then
+        begun = now
+        redis.call('HSET', state, name, as_text(now), 'timed', '1')
+    end
+    return begun + claim.total_ms
+end
+
+local claims, failed, repeated, ends = {}, {}, {}, {}
 for i, claim in ipairs(request.claims) do
     local member = field(claim.call)
     local is_remote = claim.queue ~= ''
     local kind, attempt, failures, holder = read_condition(entries[claim.call])
     local is_held = is_under_way(kind) and redis.call('ZSCORE', leases, member)
     local is_resting = kind == 'retry' and tonumber(holder) > now
-    claims[i], failed[i], repeated[i] = 0, failures or 0, kind == 'lost'
+    claims[i], failed[i], repeated[i], ends[i] = 0, failures or 0, kind == 'lost', 0
     local is_free = kind and kind ~= 'held' and kind ~= 'unknown' and kind ~= 'child' and not is_resting
     is_free = is_free and not is_unseen(kind, holder)
     local losses = is_free and attempt - failures or 0
@@ -299,6 +315,7 @@ for i, claim in ipairs(request.claims) do
     if status == 'running' and not is_outdated and is_free and (not is_held or string.match(holder, '^[^/]*') == owner) then
         claims[i] = attempt + (is_held and 0 or 1)
         open = open + (kind == 'new' and 1 or 0)
+        ends[i] = claim.total_ms and end_of(claim, kind, attempt) or 0
         local claimant = is_remote and sent_holder(owner, now, claim.queue) or owner
         if claim.begins then
             last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', claim.call, 'begun', claim.begins,
@@ -477,6 +494,7 @@ return cmsgpack.pack({
     held = holds,
     failures = failed,
     repeated = repeated,
+    ends = ends,
     woken = woken,
     queued = #woken > 0 and redis.call('ZCARD', published) or 0,
     due = due,
