@@ -123,6 +123,7 @@ _NUMBERS: Final = (
     ("max_concurrency", int, "a whole number"),
     ("timeout_seconds", (int, float), "a number"),
     ("total_timeout_seconds", (int, float), "a number"),
+    ("cache_seconds", (int, float), "a number"),
     ("backoff_seconds", (int, float), "a number"),
     ("backoff_max_seconds", (int, float), "a number"),
 )
@@ -153,6 +154,8 @@ class Policy:
     """Whether a call runs at most once (SPEC R4.11)."""
     total_timeout_seconds: float | None = None
     """The time of all attempts and the waits between them, from when the first begins."""
+    cache_seconds: float | None = None
+    """How long a result is kept for calls that are given the same; None where none is."""
 
     def of(self, *, once: bool) -> Policy:
         """The policy of a call, of which more may be known."""
@@ -173,6 +176,8 @@ class Policy:
         for name in ("timeout_seconds", "total_timeout_seconds"):
             if (seconds := getattr(self, name)) is not None and seconds <= 0:
                 raise ActivitiesError(f"{name} is {seconds}: more than 0, or nothing for no limit")
+        if self.cache_seconds is not None and not 1 <= self.cache_seconds <= limits.LONGEST_RETRY_DELAY_SECONDS:
+            raise ActivitiesError(f"cache_seconds is {self.cache_seconds}: at least 1, and at most a year")
         if (total := self.total_timeout_seconds) is not None and total < (self.timeout_seconds or 0):
             raise ActivitiesError(f"total_timeout_seconds is {total}: at least timeout_seconds, {self.timeout_seconds}")
         for name in ("retries", "backoff_seconds", "backoff_max_seconds"):
@@ -475,13 +480,15 @@ class ActivityOptions(RetryOptions, total=False):
     key: str
     once: bool
     settled: Callable[[str, dict[str, Any]], Any] | None
+    pure: bool
+    cache_seconds: float | None
 
 
 def _policy(
     retries: int, timeout_seconds: float | None, max_concurrency: int | None, options: Mapping[str, Any]
 ) -> Policy:
     """Raises `ActivitiesError`."""
-    names = ("backoff_seconds", "backoff_max_seconds", "total_timeout_seconds", "rate", "key", "once")
+    names = ("backoff_seconds", "backoff_max_seconds", "total_timeout_seconds", "cache_seconds", "rate", "key", "once")
     own = {name: options[name] for name in names if name in options}
     for name in ("retry_on", "no_retry_on"):
         if name in options:
@@ -491,6 +498,17 @@ def _policy(
             if not are_types:
                 raise ActivitiesError(f"{name} is {given!r}: types of exceptions, such as {name}=(ConnectionError,)")
     return Policy(retries, timeout_seconds, max_concurrency=max_concurrency, **own)
+
+
+def _check_pure(queue: str | None, options: Mapping[str, Any]) -> None:
+    """Raise `ActivitiesError` where an activity that has to be pure is not."""
+    others = [name for name in ("effects", "once", "untrusted") if options.get(name)]
+    if options.get("pure") and others:
+        raise ActivitiesError(f"pure=True and {others[0]} exclude each other: leave one of them out")
+    if options.get("cache_seconds") is not None and not options.get("pure"):
+        raise ActivitiesError("cache_seconds is for results that depend on what is given alone: if so, add pure=True")
+    if options.get("cache_seconds") is not None and queue is not None:
+        raise ActivitiesError("cache_seconds is for activities that run in line: leave queue out")
 
 
 def _is_error_type(value: object) -> bool:
@@ -536,13 +554,16 @@ def activity(
     `untrusted` where others write to such sources: a name, or several (SPEC R16). With `once` a call runs at most once
     (SPEC R4.11): one that was begun, and whose end is not known, waits for a person (`acts settle`). `settled(key,
     call)` is asked before: it returns `Done(VALUE)` if what the call does under this idempotency key has happened,
-    False if it has not, and None if that cannot be said; in the first two cases nobody is asked. Results name the
-    `version` of the code that ran a call: this text, else a digest of its module's source.
+    False if it has not, and None if that cannot be said; in the first two cases nobody is asked. `pure` says that the
+    result depends on nothing but what the call is given, and that the call changes nothing; then with `cache_seconds` a
+    result is kept for so long, and a call of the same owner that is given the same has it without being run. Results
+    name the `version` of the code that ran a call: this text, else a digest of its module's source.
     """
     _require_known("activity", options, ("queue", *_USUAL), ActivityOptions)
     policy = _policy(retries, timeout_seconds, max_concurrency, options)
     effects, untrusted = options.get("effects", False), options.get("untrusted", ())
     once, settled = options.get("once", False), options.get("settled")
+    _check_pure(queue, options)
     if settled is not None and not (once and callable(settled)):
         raise ActivitiesError("settled is a function of (key, call), and says what became of a call with once=True")
 

@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 from ...protocol.calls.call import Call, call_of
@@ -24,7 +25,7 @@ from ..store.scripts import ExecutedBy, date_now
 from ..store.slots import KEYED, RATE, Limit, Rate, Wanted
 from .once import Untold
 from .remote import Started
-from .starting import Found, Starter
+from .starting import Cached, Found, Starter
 from .step import Mailbox, Publish, Step, WorkerContext
 
 logger = logging.getLogger(__name__)
@@ -126,6 +127,8 @@ class Decider:
                     self.results.appendleft((attempt, result))
                     break
                 self._of_results.found.clear()
+                if isinstance(result, Cached) and outcome.status is Status.DONE:
+                    outcome = replace(outcome, reason=result.reason)
                 lane.apply(outcome)
                 step.outcomes.append(outcome)
                 step.spent[index] = CallTiming(attempt.took_ms, attempt.number)

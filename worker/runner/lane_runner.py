@@ -209,7 +209,7 @@ class LaneRunner:
             output_fault=self._lane.output_fault() if outcomes else None,
             leaves=is_all and not self._waits_after(starts),
         )
-        self._note_ends(outcomes, committed)
+        await self._inline.cache.keep(self._note_ends(outcomes, committed))
         sent = step.sent(committed)
         if committed.status not in _UNDER_WAY:
             if sent or committed.parent is not None:
@@ -263,11 +263,12 @@ class LaneRunner:
                 is_all = is_all and evidence is None
         return is_all
 
-    def _note_ends(self, outcomes: Sequence[Outcome], committed: Committed) -> None:
+    def _note_ends(self, outcomes: Sequence[Outcome], committed: Committed) -> list[Outcome]:
         ended = count_ended(outcomes, committed, self._execution)
         failed = [outcome for outcome in ended if outcome.status is Status.FAILED]
         for outcome in failed[: limits.FAILED_CALLS_KEPT - len(self.failed)]:
             self.failed.append(f"{self._id(outcome.index)}: {(outcome.error or {}).get('type')}")
+        return ended
 
     def _reconsider(self, starts: Sequence[Start], committed: Committed) -> None:
         """Decide anew about calls claimed with values that are not in the log: it has another's."""

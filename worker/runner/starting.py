@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from redis.exceptions import RedisError
 
 from ...broker_config import Settings
+from ...protocol import Message, Output
 from ...protocol.calls.call import Call
 from ...protocol.calls.tools import Executor
 from ...protocol.engine.costs import Cost, Estimate
-from ...protocol.engine.events import Failure, Outcome, Start
+from ...protocol.engine.events import Failure, Outcome, Start, Status, Success
 from ...protocol.engine.execution import Execution
 from ...protocol.engine.loop import PRICE_REMEDY, LoopLimits
 from ...protocol.errors import Conflict
 from ...protocol.state.scopes import TooLarge
 from .. import limits
 from ..broker.attempts import Attempt, CallId, Result, Retry, lost
-from ..broker.messages import TaskMessage, lane_task, unpack
+from ..broker.messages import TaskMessage, lane_task, pack, unpack
 from ..limits import most_of
 from ..registry.activities import Activity
 from ..registry.models import KnownModels
@@ -40,6 +44,8 @@ from .step import Mailbox, WorkerContext
 
 # What calls that ask a model take from a loop's budget (SPEC R13.3): reserved before they are sent, charged when they
 # have ended. A request that does not fit what is left waits as long as others may give something back.
+
+logger = logging.getLogger(__name__)
 
 _FREE: Final = Cost()
 
@@ -109,6 +115,86 @@ def waits(shortfall: Shortfall, failures: int, settings: Settings) -> bool:
     return shortfall.may_pass and failures * limits.STARTING_WAIT_SECONDS < settings.model_request_seconds
 
 
+# Results that are kept: a call of a pure activity that is given what another call was given has its result. Each owner
+# of runs has results of their own, and only those are kept that were taken.
+
+
+@dataclass(frozen=True, slots=True)
+class Cached(Success):
+    """A result that was kept."""
+
+    of: str = ""
+    """The call that has made it, as its idempotency key."""
+
+    @property
+    def reason(self) -> str:
+        """What the log says of its call."""
+        return f"from the cache: the result of the call {self.of}"
+
+
+Invocation = Callable[[], Coroutine[Any, Any, Result]]
+
+
+class ResultCache:
+    """The results of pure activities, as the calls of one lane find and leave them."""
+
+    def __init__(self, log: MessageLog, run: str) -> None:
+        self._log = log
+        self._run = run
+        self._owner: asyncio.Task[str | None] | None = None
+        self._new: dict[int, tuple[bytes, bytes, float]] = {}
+        """Results of calls that have not been taken yet: digest, what is to be kept, and for how long."""
+
+    async def find_or_run(self, activity: Activity, given: Sequence[Any], attempt: Attempt, run: Invocation) -> Result:
+        """The result that is kept for what a call is given, else that of `run`."""
+        try:
+            if self._owner is None:
+                self._owner = asyncio.ensure_future(self._log.owner(self._run))
+            owner = await asyncio.shield(self._owner)
+            digest = hashlib.sha256(pack([owner, activity.name, activity.version, *given])).digest()
+            kept = await self._log.cached(digest)
+        except (RedisError, LookupError):
+            self._owner = None
+            return await run()
+        if kept is not None:
+            return Cached(_unpacked(kept["result"]), of=kept["of"])
+        result = await run()
+        seconds = activity.policy.cache_seconds
+        if isinstance(result, Success) and seconds is not None:
+            packed = pack({"of": attempt.id.idempotency_key, "result": _packed(result.value)})
+            if len(packed) <= limits.HEAVY_BYTES // 2:
+                self._new[attempt.id.index] = digest, packed, seconds
+        return result
+
+    async def keep(self, ended: Iterable[Outcome]) -> None:
+        """Keep the results of calls that have ended, and are done."""
+        for outcome in ended if self._new else ():
+            new = self._new.pop(outcome.index, None)
+            if new is not None and outcome.status is Status.DONE:
+                try:
+                    await self._log.cache(*new)
+                except RedisError as error:
+                    logger.warning("a result is not kept: %s", error)
+
+
+def _packed(value: Any) -> Mapping[str, Any]:
+    match value:
+        case Output(path, inner):
+            return {"path": path, "value": inner}
+        case Message(content):
+            return {"message": content}
+    return {"value": value}
+
+
+def _unpacked(said: Mapping[str, Any]) -> Any:
+    match said:
+        case {"path": path, "value": value}:
+            return Output(path, value)
+        case {"message": content}:
+            return Message(content)
+    return said["value"]
+
+
 # Inline calls: those that a lane runner runs itself, concurrently.
 
 Found = Result | Started | Untold
@@ -127,6 +213,7 @@ class InlineCalls:
         self._tasks: dict[asyncio.Task[_Ended], Attempt] = {}
         self._done: list[asyncio.Task[_Ended]] = []
         """Tasks that have ended since `wait`."""
+        self.cache = ResultCache(services.log, run)
         self._begun: list[int] = []
         """Calls with a rate whose functions have begun since `take_begun`."""
 
@@ -138,9 +225,20 @@ class InlineCalls:
         """What is at work."""
         return tuple(self._tasks.values())
 
-    def begin(self, activity: Activity, function: Callable[[], Any], attempt: Attempt, *, is_once: bool) -> None:
-        """Run an attempt; `function` is the activity's with its arguments."""
-        working = invoke(
+    def begin(
+        self,
+        activity: Activity,
+        function: Callable[[], Any],
+        attempt: Attempt,
+        *,
+        is_once: bool,
+        given: Sequence[Any] | None = None,
+    ) -> None:
+        """Run an attempt; `function` is the activity's with its arguments, `given` all that these are made of, if a
+        result for that may be kept.
+        """
+        run = partial(
+            invoke,
             function if activity.policy.rate is None else self._noted(function, attempt.id.index),
             attempt,
             name=activity.name,
@@ -149,6 +247,7 @@ class InlineCalls:
             limits=self._services.limits,
             threads=self._services.threads,
         )
+        working = run() if given is None else self.cache.find_or_run(activity, given, attempt, run)
         self.watch(working, replace(attempt, worker=self._services.worker, version=activity.version))
 
     def _noted(self, function: Callable[[], Any], index: int) -> Callable[[], Any]:
@@ -336,11 +435,17 @@ class Starter:
         )
         if isinstance(activity, Retry):
             return activity
+        call = start.call
         try:
-            function = activity.bind(start.call.properties, start.parameters, execution.scoped(start.call))
+            context = execution.scoped(call)
         except Conflict as conflict:
             return Failure("Conflict", str(conflict))
-        self._inline.begin(activity, function, attempt, is_once=self.is_once(start.call, execution))
+        function = activity.bind(call.properties, start.parameters, context)
+        is_once = self.is_once(call, execution)
+        given = None
+        if activity.policy.cache_seconds is not None and not is_once:
+            given = (start.parameters, context, call.properties if activity.takes_call else None)
+        self._inline.begin(activity, function, attempt, is_once=is_once, given=given)
         return None
 
     async def _begin_child(self, start: Start, attempt: Attempt, execution: Execution) -> Result | Started:

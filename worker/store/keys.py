@@ -288,6 +288,11 @@ def recovery(prefix: str) -> str:
     return f"{prefix}:recovery"
 
 
+def cached_result(prefix: str, place: str) -> str:
+    """String: the result of a call of a pure activity, for as long as it is kept (see `MessageLog.cached`)."""
+    return f"{prefix}:cache:{place}"
+
+
 def queue_notes(prefix: str) -> str:
     """Hash: a queue's name -> what the sweep has noted of it (see `living`)."""
     return f"{prefix}:queues"

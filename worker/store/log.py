@@ -25,6 +25,7 @@ from ..broker.attempts import Attempt, CallId, Tokens, lane_token
 from ..broker.messages import unpack
 from ..fairness import alone_from
 from ..limits import (
+    DEEPEST_CHILD,
     FEWEST_DRIVES,
     LOG_INSTANCES_AT_ONCE,
     LOG_PAGE,
@@ -42,8 +43,8 @@ from .commits import Commit, Committed, LoopCommitted, milliseconds
 from .connections import GroupedCommands, new_secret
 from .definition import FORMAT, require_format
 from .entries import Entry, LoopStep, read_entry, read_flat
-from .keys import ENDED_STATUSES, Field, Keys, awaiting_code, due_runs, is_at_work, is_resting, secret
-from .run_list import PARENT, TRACE, Parent, budgets_of, is_answered_by, place_under
+from .keys import ENDED_STATUSES, Field, Keys, awaiting_code, cached_result, due_runs, is_at_work, is_resting, secret
+from .run_list import OWNER, PARENT, TRACE, Parent, budgets_of, is_answered_by, place_under, texts_of
 from .scripts import AsyncScript
 from .slots import SPENT, Budget, Budgets, Reservation, Shortfall
 
@@ -312,6 +313,34 @@ class MessageLog:
         """
         resumed, code_came = await self._commands.execute("HMGET", self._keys(run).state, "resumed", "code_came")
         return int(resumed or 0), int(code_came or 0)
+
+    async def cached(self, digest: bytes) -> Any:
+        """What is kept under a digest; None where nothing is. There are 4,096 places, and never more of it is kept."""
+        found = await self._commands.execute("GET", self._place(digest))
+        if found is None or not found.startswith(digest):
+            return None
+        return unpack(found[len(digest) :])
+
+    async def cache(self, digest: bytes, value: bytes, seconds: float) -> None:
+        """Keep packed bytes under a digest for so long."""
+        await self._commands.execute("SET", self._place(digest), digest + value, "PX", milliseconds(seconds))
+
+    def _place(self, digest: bytes) -> str:
+        return cached_result(self._prefix, digest.hex()[:3])
+
+    async def owner(self, run: str) -> str | None:
+        """The owner of a run, or of the run above a child run; None where it was submitted without a token. Raises
+        `LookupError` where one of them is gone.
+        """
+        for _ in range(DEEPEST_CHILD):
+            found = await self._commands.execute("HMGET", self._keys(run).state, OWNER, PARENT, "submitted")
+            owner, parent, submitted = texts_of(found)
+            if submitted is None:
+                break
+            if owner is not None or (above := Parent.read(parent)) is None:
+                return owner
+            run = above.call.run
+        raise LookupError(run)
 
     async def mark(self, run: str, instance: str | None) -> float | None:
         """The mark of a lane's published task (see commit.lua)."""
