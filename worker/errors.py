@@ -48,7 +48,7 @@ class OverLimit(NotPossibleNow):
 
 
 class RunNotFound(NotPossibleNow):
-    """No run of that id in the log: it never was, or its retention is over."""
+    """No run has that id: it never existed, or its retention is over."""
 
     code = "run_not_found"
 
@@ -58,7 +58,7 @@ class RunNotFound(NotPossibleNow):
 
 
 class RunBroken(NotPossibleNow):
-    """A run of which the log's server has lost a part: it threw keys away, or somebody deleted them."""
+    """A run that has lost a part of its log: the server evicted keys, or somebody deleted them."""
 
     code = "run_broken"
 
@@ -71,13 +71,13 @@ class RunBroken(NotPossibleNow):
 
 
 class AmbiguousRun(NotPossibleNow):
-    """Several runs that a text may mean."""
+    """A name, or the beginning of an id, that several runs share."""
 
     code = "ambiguous_run"
 
 
 class NotThere(NotPossibleNow, KeyError):
-    """Root of what a result does not have, by the name that was asked for."""
+    """Root of errors about a name that a result does not have."""
 
     code = "not_there"
 
@@ -108,7 +108,7 @@ class InstanceDeleted(NotThere):
 
 
 class ValueNotFound(NotThere):
-    """A place of a run's data at which there is no value; the text says why, as far as the result tells."""
+    """A place of a run's data without a value; the text says why, as far as the result tells."""
 
     code = "value_not_found"
 
@@ -126,7 +126,7 @@ class RunFailed(NotPossibleNow):
 
 
 class RunTimeout(WorkerError, TimeoutError):
-    """A run that has not ended in the time that somebody waited for it; it goes on."""
+    """A run that did not end while you waited for it; it goes on."""
 
     code = "run_timeout"
 
@@ -138,13 +138,13 @@ class RunOver(NotPossibleNow):
 
 
 class NoLoop(NotPossibleNow):
-    """A run that is no request for the loop."""
+    """A run without a loop: no model is asked in it."""
 
     code = "no_loop"
 
 
 class IsSimulation(NotPossibleNow):
-    """A simulation, from which no other run goes on."""
+    """A simulation: no other run can go on from it."""
 
     code = "is_simulation"
 
@@ -156,13 +156,13 @@ class IsSimulation(NotPossibleNow):
 
 
 class PlanChanged(NotPossibleNow):
-    """Another plan waits for an approval, or none does."""
+    """Another plan waits for an approval, or none."""
 
     code = "plan_changed"
 
 
 class PlanWaits(NotPossibleNow):
-    """A run whose plan is to be approved before anything of it runs."""
+    """A run that waits for the approval of its plan."""
 
     code = "plan_waits"
 
@@ -201,19 +201,19 @@ class BadBody(BadQuery):
 
 
 class NothingToRetry(NotPossibleNow):
-    """No call that was asked for has failed."""
+    """None of the calls that were asked for has failed."""
 
     code = "nothing_to_retry"
 
 
 class OutputUnfit(WorkerError):
-    """The output of a run that the type refuses which was given as its schema: it says more than its schema can."""
+    """An output that fits the schema of a run, and that the type given as this schema refuses."""
 
     code = "output_unfit"
 
 
 class NotHeld(NotPossibleNow):
-    """A call that does not wait for a person, so that nothing can be decided of it."""
+    """A call that does not wait for a person, so there is nothing to decide."""
 
     code = "not_held"
 
@@ -225,25 +225,25 @@ class HeldAnew(NotPossibleNow):
 
 
 class AlreadyDecided(NotPossibleNow):
-    """A held call of which something else was decided already."""
+    """A held call that was already decided otherwise: the first decision counts."""
 
     code = "already_decided"
 
 
 class BeingAmended(NotPossibleNow):
-    """A run that is amended in part: that is to be finished first."""
+    """A run whose amendment was interrupted: repeat that first."""
 
     code = "being_amended"
 
 
 class OtherFormat(NotPossibleNow):
-    """A run that another version has written down, in a way that this one does not read."""
+    """A run that another version wrote, in a format that this one does not read."""
 
     code = "other_format"
 
 
 class LetterNotFound(NotPossibleNow):
-    """No dead letter of that id: it never was, was dropped, or was sent again."""
+    """No dead letter has that id: it never existed, was dropped, or was sent again."""
 
     code = "letter_not_found"
 

@@ -238,7 +238,7 @@ class Refused(ModelError):
 
 
 class Truncated(ModelError):
-    """The answer ends before its end; `answer` has what there is."""
+    """The answer was cut off; `answer` has what arrived."""
 
     code = "truncated"
 
