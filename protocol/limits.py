@@ -393,6 +393,10 @@ FEW_VALUES: Final = 16
 # engine/costs
 MOST_NANODOLLARS: Final = 2**53 - 1
 
+# what a submission may ask for, beside the document
+MOST_URGENT: Final = 9
+"""The highest priority of a run; 0 is the lowest, and that of runs that name none."""
+
 # engine/events
 PROGRESS_BYTES: Final = 16_384
 """Bytes of one report of a call's progress, its details included."""

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from hypothesis import given
+from hypothesis import strategies as st
 from kombu import Consumer, Queue
 from redis import Redis
 
@@ -34,7 +36,8 @@ from acts_celery.worker.broker import transport
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.consumer import InFlight, Publisher, keep_once
 from acts_celery.worker.broker.messages import TaskMessage, lane_task, pack, unpack
-from acts_celery.worker.broker.transport import BackendConnection, QueueOrder, ReportQueue, enveloped
+from acts_celery.worker.broker.queue_order import BANDS, QueueOrder, band_of
+from acts_celery.worker.broker.transport import BackendConnection, ReportQueue, enveloped
 from acts_celery.worker.limits import IDLE_TURNS, MOST_BYTES_IN_HAND
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.runner.application import make_client_application
@@ -524,6 +527,25 @@ def test_a_worker_whose_connection_broke_takes_as_much_as_before(backend: Backen
 
 
 # No queue of a worker keeps the thread that reads messages to itself: each gets an equal share of its time.
+
+
+@given(st.lists(st.sampled_from(BANDS), min_size=1, unique=True))
+def test_each_band_that_has_messages_has_its_turns_the_higher_the_more(filled: list[int]) -> None:
+    order, taken = QueueOrder(), Counter[int]()
+    order.update(["q"])
+    for _ in range(150):
+        taken[next(band for band in order.bands("q") if band in filled)] += 1
+        order.rotate("q")
+    assert taken.keys() == {*filled}
+    counts = [taken[band] for band in sorted(filled)]
+    assert counts == sorted(counts)
+    assert min(counts) >= 10
+
+
+def test_what_is_more_urgent_is_of_no_lower_band() -> None:
+    bands = [band_of(priority) for priority in range(10)]
+    assert bands == sorted(bands)
+    assert ({*bands}, bands[0], bands[9]) == ({*BANDS}, 0, 9)
 
 
 def _serve(order: QueueOrder, lengths: Counter[str], costs: dict[str, float], count: int) -> list[str]:

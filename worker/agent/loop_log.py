@@ -134,7 +134,8 @@ class LoopLog:
     async def _publish(self, lanes: Sequence[str]) -> None:
         if lanes:
             queue = self._services.settings.queue_instances
-            await self._services.publish([lane_task(self._view.run, lane or None, queue) for lane in lanes])
+            run, priority = self._view.run, self._view.priority
+            await self._services.publish([lane_task(run, lane or None, queue, priority=priority) for lane in lanes])
 
 
 # The budget of a loop (SPEC R13.3): it takes a request's tokens before that is sent, calls before they are written.

@@ -205,6 +205,7 @@ class LoopRunner:
             return True
         self._sent = index, number
         attempt = Attempt(CallId(view.run, LOOP, index), number, failures, claimed.repeated[0], trace=view.trace)
+        attempt = replace(attempt, priority=view.priority)
         if view.loop.stage is Stage.OPEN:
             self._results.append((replace(attempt, number=number - 1), _LOST))
             return True
@@ -310,7 +311,8 @@ class LoopRunner:
             about |= {"asked": "", "provider_data": view.provider_data}
             self._whole = attempt.id.index, attempt.number
         given = view.tokens.given(attempt)
-        await self._services.publish([self._services.remote.request(given, messages, schema, config, **about)])
+        message = self._services.remote.request(given, messages, schema, config, **about)
+        await self._services.publish([replace(message, priority=given.priority)])
         return True
 
     async def _rest(self, attempt: Attempt, delay_seconds: float) -> None:
@@ -336,7 +338,7 @@ class LoopRunner:
         await self._budget.give_back()
         queue = services.settings.queue_instances
         result = child_result(status, view.loop, view.labels)
-        await services.publish([parent.answer(view.run, result, view.tokens, queue)])
+        await services.publish([parent.answer(view.run, result, view.tokens, queue, view.priority)])
 
 
 _STEPS: Final[Mapping[Stage, Callable[[LoopRunner], Awaitable[bool]]]] = {

@@ -34,6 +34,7 @@ from ...protocol.engine.events import Failure, Progress, Success
 from ...protocol.errors import Rejected
 from ...protocol.limits import (
     LONGEST_INSTANCE,
+    MOST_URGENT,
     PROGRESS_BYTES,
     PROGRESS_SHARE,
     PROGRESS_TEXT,
@@ -228,6 +229,8 @@ class Attempt:
     """The run's place in a trace, where it is not the root of its own."""
     seen: Seen | None = None
     """What a delegate, or a model, was shown of the log; None where that is no moment of it (see `Starter`)."""
+    priority: Annotated[int, Field(ge=0, le=MOST_URGENT)] = 0
+    """Priority of the run."""
     progress: PackedProgress = field(default=b"", repr=False)
     """What attempts before have reported last (see `pack_progress`)."""
     ends_ms: Count = 0

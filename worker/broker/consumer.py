@@ -60,6 +60,7 @@ from .messages import (
     pack,
     unpack,
 )
+from .queue_order import band_of
 from .remote_control import COMMAND, refuse_command, restrict
 from .transport import (
     Admission,
@@ -530,7 +531,8 @@ class Publisher:
             message.headers[TASKS] = len(task.envelope.parts)
         if message.sent_event is not None:
             message.sent_event["name"] = shown_name(task.task, task.shown)
-        amqp.send_task_message(producer, task.task, message, queue=task.queue, retry=False)
+        how = {"priority": band_of(task.priority)} if task.priority else {}
+        amqp.send_task_message(producer, task.task, message, queue=task.queue, retry=False, **how)
         if is_told and task.envelope is not None:
             amqp._event_dispatcher.publish_all("task-sent", sent_events(id_, task, task.envelope), producer)
 

@@ -99,6 +99,10 @@ TASKS: Final = "acts_tasks"
 """The header that says how many tasks an envelope had when it was published, likewise."""
 MESSAGE_FORMAT: Final = "acts_format"
 """The header that says which format a message has; without it, the first one."""
+BAND: Final = "\x06\x16"
+"""What stands, as in kombu's keys, between the name of a queue and a band of priorities, where the queue is looked at
+band by band.
+"""
 RETURNED: Final = "acts_returned"
 """The header that says how often a task was given back by workers that do not read it."""
 
@@ -131,6 +135,8 @@ class TaskMessage:
     """How often workers have given it back that do not read it, or its run."""
     format: int | None = None
     """The one that it says it has, where it says so."""
+    priority: int = 0
+    """Priority of its run, 0 to 9: how soon it is taken of what lies in its queue."""
 
 
 class LaneCall(NamedTuple):
@@ -144,10 +150,12 @@ class LaneCall(NamedTuple):
     """Whether the broker says so, which delivers the task again; it does not travel."""
 
 
-def lane_task(run: str, instance: str | None, queue: str, queued: int = 0, *, was_lost: bool = False) -> TaskMessage:
+def lane_task(
+    run: str, instance: str | None, queue: str, queued: int = 0, *, was_lost: bool = False, priority: int = 0
+) -> TaskMessage:
     """The task that drives a lane; `among` as in the message, `was_lost` as in `LaneCall`."""
     body = pack_lane_call(LaneCall(run, instance, was_lost))
-    return TaskMessage(EXECUTE_INSTANCE, queue, body, f"{run} {instance or '-'}", queued=queued)
+    return TaskMessage(EXECUTE_INSTANCE, queue, body, f"{run} {instance or '-'}", queued=queued, priority=priority)
 
 
 def envelope_task(tasks: Sequence[TaskMessage]) -> TaskMessage:
@@ -309,7 +317,7 @@ def _attempt_fields(attempt: Attempt) -> dict[str, Any]:
     fields = {**_fields(attempt), "id": _fields(attempt.id)}
     if attempt.worker is None:
         del fields["worker"], fields["version"]
-    for name in ("again", "trace", "seen", "progress", "ends_ms"):
+    for name in ("again", "trace", "seen", "progress", "ends_ms", "priority"):
         if not fields[name]:
             del fields[name]
     return fields
@@ -355,7 +363,8 @@ def pack_delivery(delivery: Delivery) -> bytes:
 
 def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
     """The task that brings a result back to its lane."""
-    return TaskMessage(DELIVER, queue, pack_delivery(delivery), str(delivery.attempt.id))
+    attempt = delivery.attempt
+    return TaskMessage(DELIVER, queue, pack_delivery(delivery), str(attempt.id), priority=attempt.priority)
 
 
 def unpack_delivery(data: object, limits: Limits) -> Delivery:
@@ -628,8 +637,9 @@ def ref_of(one: AboutCall) -> AttemptRef:
 
 
 def probe_task(probe: Probe) -> TaskMessage:
-    """The task that takes a probe through its queue."""
-    return TaskMessage(PROBE, probe.queue, pack(probe), "-", is_forgotten=True)
+    """The task that takes a probe through its queue, among the messages of its band."""
+    queue, _, band = probe.queue.partition(BAND)
+    return TaskMessage(PROBE, queue, pack(probe), "-", is_forgotten=True, priority=int(band or 0))
 
 
 def unpack_probe(data: object, limits: Limits) -> Probe:

@@ -81,48 +81,7 @@ from .messages import (
     unpack_envelope,
     unpack_report,
 )
-
-# From which of its queues a worker takes next: the one that has had the least of the consumer's time.
-#
-# kombu takes from the queues in turn, message by message. A message of megabytes takes the thread that reads it a
-# hundred times as long as a lane's, so one run's large messages in one queue would hold up what lies in all others.
-# Here each queue that has messages gets an equal share of the time (start-time fair queueing).
-
-
-class QueueOrder:
-    """The order in which the broker is asked for the next message, as kombu's channels want it."""
-
-    def __init__(self) -> None:
-        self._used: dict[str, float] = {}
-        """Seconds."""
-        self._last: str | None = None
-        self.is_closed: Callable[[str], bool] = lambda queue: False
-        """Whether nothing is to be taken from a queue now."""
-
-    def update(self, queues: Iterable[str]) -> None:
-        """Set which queues there are; a new one begins with no advantage."""
-        most = max(self._used.values(), default=0.0)
-        self._used = {queue: self._used.get(queue, most) for queue in queues}
-
-    def consume(self, count: int) -> list[str]:
-        """The first queues, in the order in which the broker looks for a message."""
-        open_queues = (queue for queue in self._used if not self.is_closed(queue))
-        return sorted(open_queues, key=self._used.__getitem__)[:count]
-
-    def rotate(self, queue: str) -> None:
-        """Note from which queue a message was taken."""
-        self._last = queue
-
-    def charge(self, seconds: float) -> None:
-        """Note how long the last message took. The queues before its own were empty, and save up nothing."""
-        queue, self._last = self._last, None
-        if queue is None or queue not in self._used:
-            return
-        began = self._used[queue]
-        for other, used in self._used.items():
-            self._used[other] = max(used, began)
-        self._used[queue] += seconds
-
+from .queue_order import QueueOrder, band_of
 
 logger = logging.getLogger(__name__)
 
@@ -228,6 +187,20 @@ class _ChannelParts(_BASE):  # type: ignore[misc]  # of whichever of kombu's cla
 
     def get_table(self, exchange: str) -> list[tuple[str, ...]]:
         return []
+
+    def _brpop_start(self, timeout: int | None = None) -> None:
+        """Ask for the next message: as kombu does, but queue by queue, and in each band by band."""
+        order = self._queue_cycle
+        queues = order.consume(len(self.active_queues))
+        if not queues:
+            return
+        self._in_poll = self.client.connection
+        self._brpop_sent_at = monotonic()
+        keys = [self._q_for_pri(queue, band) for queue in queues for band in order.bands(queue)]
+        command = ["BRPOP", *keys, timeout or self.brpop_timeout or 0]
+        if self.global_keyprefix:
+            command = self.client._prefix_args(command)
+        self.client.connection.send_command(*command)
 
     def _brpop_read(self, **options: Any) -> bool:
         began = monotonic()
@@ -472,9 +445,10 @@ A lane may be long, and results that come together are written together.
 
 def enveloped(tasks: Iterable[TaskMessage]) -> Iterator[TaskMessage]:
     """Put tasks together in fewer messages."""
-    groups = defaultdict[tuple[str, str, bool, int, int | None], list[TaskMessage]](list)
+    groups = defaultdict[tuple[str, str, bool, int, int | None, int], list[TaskMessage]](list)
     for task in tasks:
-        groups[task.task, task.queue, task.is_forgotten, task.returned, task.format].append(task)
+        kind = task.task, task.queue, task.is_forgotten, task.returned, task.format, band_of(task.priority)
+        groups[kind].append(task)
     for (name, *_), group in groups.items():
         queued = max(len(group), *(task.queued for task in group))
         size = max(1, min(TASKS_IN_A_MESSAGE, queued // _SHARES.get(name, SHARES_OF_CALLS)))
@@ -539,7 +513,8 @@ def _put_back(message: Any, envelope: Envelope) -> None:
     properties = {**raw["properties"], "delivery_tag": str(uuid.uuid4())}
     headers = {**raw["headers"], TASKS: len(envelope.parts)}
     with channel.conn_or_acquire() as client:
-        client.rpush(queue_of(message), dumps({**raw, "body": encoded, "headers": headers, "properties": properties}))
+        key = channel._q_for_pri(queue_of(message), channel._get_message_priority(raw))
+        client.rpush(key, dumps({**raw, "body": encoded, "headers": headers, "properties": properties}))
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import tomllib
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -470,6 +470,13 @@ class Naming:
     at: str | None = option(
         "--at", metavar="MOMENT", help="Begin then, such as 2026-12-01T09:00:00Z; at once where that is past."
     )
+    priority: int = option(
+        "--priority",
+        type=click.IntRange(0, 9),
+        default=0,
+        metavar="0-9",
+        help="How soon it is taken of what waits in a queue; 9 is the most urgent.",
+    )
 
     def label(self, value: Any) -> Label:
         """Return the label of a submission. Raises `protocol.Rejected`."""
@@ -480,7 +487,8 @@ class Naming:
         if given is not None and TracePlace.read_header(given) is None:
             tell(f"{TRACEPARENT} is no traceparent as W3C Trace Context has it: the run begins a trace of its own")
             given = None
-        return label_of(value, id=self.id, name=self.name, tags=self.tags, traceparent=given, at=self.at)
+        label = label_of(value, id=self.id, name=self.name, tags=self.tags, traceparent=given, at=self.at)
+        return replace(label, priority=self.priority)
 
 
 naming_options: Final = option_group("naming", Naming)

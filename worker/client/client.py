@@ -125,8 +125,9 @@ class Client:
 
         With `allow` only the tools, activities and delegates that it names may be called, now and by amendments (SPEC
         R4.2a). The same `id` twice is one run; `name` and `tags` are for people, and to find it by. The run begins
-        `at` a moment, a `datetime` or a text in ISO 8601 with an offset from UTC, or at once. Raises `Rejected`,
-        `InfrastructureError`; `TypeError` for an option that there is not.
+        `at` a moment, a `datetime` or a text in ISO 8601 with an offset from UTC, or at once; of what waits in
+        a queue it is taken by its `priority`, 0 to 9. Raises `Rejected`, `InfrastructureError`; `TypeError` for an
+        option that there is not.
         """
         return self.submit_document(document_of(context, solution), **options)
 

@@ -103,7 +103,7 @@ class Control:
 
     def _go_on(self, lanes: list[str]) -> None:
         while lanes:
-            publish_lanes(self._publisher(), self._settings, self._run, lanes)
+            publish_lanes(self._publisher(), self._settings, self._run, lanes, priority=self._store.priority())
             lanes = self._set_status("running", audit_record(self._settings, "resumed"))["lanes"]  # it may have ended
         self._follow(Control.resume)
 
@@ -176,7 +176,11 @@ class Sender:
         if answer["is_full"]:
             raise Rejected([beyond(answer["bytes"], self._settings)])
         order.write_line(run)
-        publish_lanes(self._publisher(), self._settings, run, answer["lanes"], has="has the messages")
+        publish_lanes(
+            *(self._publisher(), self._settings, run, answer["lanes"]),
+            has="has the messages",
+            priority=self._store.priority(),
+        )
         return tuple(answer["ids"])
 
     def _so_far(self, value: Any, instances: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -365,7 +369,7 @@ class LoopControl:
         if is_over:
             self._list()  # a sweep that was about to let it expire takes it from the list
             self._store.note_due()
-        publish_lanes(self._publisher(), self._settings, run, answer["woken"])
+        publish_lanes(self._publisher(), self._settings, run, answer["woken"], priority=self._store.priority())
         return True
 
     def _definition(self) -> StoredPlan:

@@ -20,12 +20,14 @@ from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
 from ...broker_config import Settings
+from ...broker_config.addresses import scheme_of
 from ...protocol import Plan, Problem, Rejected
 from ...protocol.calls.call import Call, read_approvals
 from ...protocol.calls.tools import Executor
 from ...protocol.engine.events import Start
 from ...protocol.engine.execution import Execution
 from ...protocol.errors import Conflict
+from ...protocol.limits import MOST_URGENT
 from ...protocol.plan.lanes import Lane
 from ...protocol.schemas.costs import METER, STEP_WORK, Meter
 from ...protocol.schemas.validation import OffloadedChecks
@@ -52,6 +54,7 @@ from ..store.run_list import RunList, owner_fields
 from ..store.run_store import RunStore
 from ..store.run_writer import RunWriter, TakenOver
 from ..store.scripts import ServerClock, date_now
+from ..store.sweeps import ProbeTable
 from .submitting import NO_LABEL, Label, admitted
 
 # Calls that are sent and forgotten and wait for nothing are decided by the client: no lane is driven for them.
@@ -161,12 +164,13 @@ def publish_lanes(
     forgotten: Iterable[TaskMessage] = (),
     *,
     has: str | None = None,
+    priority: int = 0,
 ) -> bool:
     """Publish lanes by their tokens, and tasks that are sent and forgotten; tells whether the broker took them. With
     `has`, the end of a warning about the run, it does not raise `InfrastructureError`.
     """
     try:
-        driving = (lane_task(run, lane or None, settings.queue_instances) for lane in lanes)
+        driving = (lane_task(run, lane or None, settings.queue_instances, priority=priority) for lane in lanes)
         publisher.publish(chain(driving, forgotten))
     except InfrastructureError as error:
         if has is None:
@@ -254,6 +258,8 @@ class Dispatcher:
         if at_ms is not None and plan.waits_for_approval:
             text = "a plan that waits for an approval begins with that, and at no time: leave `at` out"
             raise Rejected([Problem("", text)])
+        if label.priority:
+            self._require_priority(label.priority)
         run, prefix = label.id or make_run_id(milliseconds), self._settings.key_prefix
         if label.id is not None and not claimed(self._redis, prefix, run, label):
             return StartedRun(run, None, is_new=False)
@@ -276,8 +282,20 @@ class Dispatcher:
             if label.id is not None:
                 RunList(self._redis, prefix).release(run)
         order.write_line(run)
-        self._publish(run, written.lanes, forgotten.tasks)
+        self._publish(run, written.lanes, forgotten.tasks, label.priority)
         return StartedRun(run, written.since if written.lanes else None, is_new=True)
+
+    def _require_priority(self, priority: int) -> None:
+        """Have the sweep look at the bands of priorities. Raises `Rejected` for a priority that there is not, or if the
+        broker has none.
+        """
+        if type(priority) is not int or not 0 <= priority <= MOST_URGENT:
+            text = f"priority={priority!r:.80} must be a whole number from 0 to {MOST_URGENT}, the most urgent"
+            raise Rejected([Problem("", text)])
+        if scheme_of(self._settings.require_broker()).startswith("amqp"):
+            text = "over RabbitMQ runs have no priorities yet: leave `priority` out, or have Redis for the broker"
+            raise Rejected([Problem("", text)])
+        ProbeTable(self._redis, self._settings.key_prefix).use_bands()
 
     def _forgotten(self, plan: Plan, run: str, born: str, trace: str) -> SentInline:
         """Decide what is sent with the run, which was submitted at `born`; nothing if this client may not read the
@@ -290,8 +308,10 @@ class Dispatcher:
                 return InlineFireAndForget(self._settings, self._registry).decide(plan, run, tokens, trace)
         return SentInline()
 
-    def _publish(self, run: str, lanes: Sequence[str], forgotten: Sequence[TaskMessage]) -> None:
+    def _publish(self, run: str, lanes: Sequence[str], forgotten: Sequence[TaskMessage], priority: int) -> None:
         """Publish the first tasks, or have the sweep publish them if the broker does not take them."""
-        if not publish_lanes(self._publisher, self._settings, run, lanes, forgotten, has="is submitted"):
+        has = "is submitted"
+        forgotten = [replace(task, priority=priority) for task in forgotten] if priority else forgotten
+        if not publish_lanes(self._publisher, self._settings, run, lanes, forgotten, has=has, priority=priority):
             with suppress(RedisError):
                 self._writer.mark_unpublished(run, lanes)

@@ -274,7 +274,9 @@ class People:
             return self._same(id_, ruling)
         done.write_line(self._store.run)
         if answer["is_published"]:
-            publish_lanes(self._publisher(), self._settings, id_.run, [id_.instance or ""], has="has the decision")
+            lanes, priority = [id_.instance or ""], self._store.priority()
+            has = "has the decision"
+            publish_lanes(self._publisher(), self._settings, id_.run, lanes, has=has, priority=priority)
         return str(answer["id"])
 
     def _audited(self, id_: CallId, ruling: Ruling, by: str | None) -> AuditRecord:

@@ -238,6 +238,8 @@ def status_of(store: RunStore) -> dict[str, Any]:
         status["contracts"] = state["contracts"]
     if state["status"] == SCHEDULED:
         status["at"] = iso_date(int(state["at"]))
+    if "priority" in state:
+        status["priority"] = int(state["priority"])
     if "simulation" in state:
         status["simulation"] = True
     if "forked_from" in state:

@@ -69,12 +69,13 @@ class Label:
     """What it was checked against, where the code of its activities is elsewhere (see `registry.contracts`)."""
     at_ms: int | None = None
     """The time at which the run begins; at once where there is none, or it is past."""
+    priority: int = 0
 
     def fields(self) -> dict[str, str]:
         """Make the fields of the run's state."""
         trace = self.trace.pack() if self.trace is not None else None
         found = {"name": self.name, "tags": "\n".join(self.tags), "digest": self.digest, TRACE: trace}
-        found |= {"contracts": self.contracts}
+        found |= {"contracts": self.contracts, "priority": str(self.priority or "")}
         return {key: value for key, value in found.items() if value}
 
 
@@ -86,10 +87,12 @@ class LabelOptions(TypedDict, total=False):
     tags: Iterable[str]
     traceparent: str | None
     at: str | datetime | None
+    priority: int | None
 
 
 LATEST: Final = "latest"
 """The text that means the newest run wherever a run is named."""
+_OF_IDS: Final = "letters, digits, dots, hyphens and _, beginning with a letter or digit, 128 at most"
 ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z", re.ASCII)
 NO_LABEL: Final = Label()
 
@@ -100,6 +103,7 @@ def label_of(value: Any, **options: Unpack[LabelOptions]) -> Label:
     """
     id, traceparent, at = options.get("id"), options.get("traceparent"), options.get("at")
     trace = current_place() if traceparent is None else TracePlace.read_header(traceparent)
+    priority = options.get("priority") or 0
     at_ms = moment_ms(at.isoformat() if isinstance(at, datetime) else str(at))
     problem = None
     if traceparent is not None and trace is None:
@@ -109,12 +113,11 @@ def label_of(value: Any, **options: Unpack[LabelOptions]) -> Label:
     elif id == LATEST:
         problem = f"{id!r} cannot be the id of a run: it stands for the newest run wherever one is asked for"
     elif id is not None and not ID.match(id):
-        shape = "letters, digits, dots, hyphens and _, beginning with a letter or digit, 128 at most"
-        problem = f"{id!r} cannot be the id of a run: {shape}"
+        problem = f"{id!r} cannot be the id of a run: {_OF_IDS}"
     if problem is not None:
         raise Rejected([Problem("", problem)])
     tags = tuple(options.get("tags", ()))
-    return Label(id, options.get("name"), tags, "" if id is None else _digest(value), trace, at_ms=at_ms)
+    return Label(id, options.get("name"), tags, "" if id is None else _digest(value), trace, "", at_ms, priority)
 
 
 def _digest(value: Any) -> str:
@@ -307,14 +310,6 @@ def _listed(tools: Any) -> Sequence[Any]:
 
 # Ownership: a run that was submitted, forked or imported with a token belongs to the token's owner. The run's state
 # says so for as long as it is kept; to know an id gives no right to the run.
-
-_DIGITS: Final = 32
-
-
-def id_of_key(owner: str | None, key: str) -> str:
-    """Make the id of the run that an owner submits under a key of its own: nobody else's key leads to it."""
-    return hashlib.sha256(json.dumps([owner, key]).encode()).hexdigest()[:_DIGITS]
-
 
 # How often Python searches for garbage while much is made at once.
 #

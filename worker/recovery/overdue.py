@@ -385,7 +385,7 @@ class RunReaper:
             self._hook.post(run, found.pending_webhooks)
         queue = self._settings.queue_instances
         self._publisher.publish(
-            lane_task(run, lane or None, queue, was_lost=lane in found.suspects)
+            lane_task(run, lane or None, queue, was_lost=lane in found.suspects, priority=found.priority)
             for lane in (*found.lanes, *found.let_out)
         )
 
@@ -407,7 +407,7 @@ class RunReaper:
             return False
         result = self._sweep.result(run, found.status)
         tokens = read_tokens(self._redis, self._settings.key_prefix)
-        self._publisher.publish([parent.answer(run, result, tokens, self._settings.queue_instances)])
+        self._publisher.publish([parent.answer(run, result, tokens, self._settings.queue_instances, found.priority)])
         return True
 
 

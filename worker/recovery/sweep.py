@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -30,6 +30,7 @@ from .. import limits
 from ..broker.attempts import Tokens, read_progress
 from ..broker.consumer import Publisher
 from ..broker.messages import (
+    BAND,
     OF_CALLS,
     AboutCall,
     AttemptRef,
@@ -41,6 +42,7 @@ from ..broker.messages import (
     probe_task,
     ref_of,
 )
+from ..broker.queue_order import BANDS
 from ..broker.transport import ReportQueue
 from ..errors import InfrastructureError, QueueRefused
 from ..outages import Duty
@@ -85,15 +87,22 @@ class Probes:
                 self._table.write(queue, known[queue])
 
     def consumed_until(self) -> Mapping[str, int]:
-        """For each queue the time before which everything published was taken, in ms."""
-        return {queue: known.consumed_until for queue, known in self._table.read().items()}
+        """For each queue the time before which everything published was taken, in ms: in all its bands."""
+        known = self._table.read()
+        names = {queue.partition(BAND)[0] for queue in known}
+        bands = self._bands()
+        return {name: min(known.get(f"{name}{band}", QueueProbes()).consumed_until for band in bands) for name in names}
+
+    def _bands(self) -> Sequence[str]:
+        """The ends of the names of a queue's bands; the lowest has none, and is alone where nothing has a priority."""
+        return [f"{BAND}{band}" if band else "" for band in BANDS] if self._table.has_bands() else [""]
 
     def send(self, queues: Iterable[str]) -> None:
         """Send probes through queues, unless one is under way there that may still come."""
         now = server_ms(self._redis)
         known = self._table.read()
-        tokens = read_tokens(self._redis, self._prefix)
-        for queue in queues:
+        tokens, bands = read_tokens(self._redis, self._prefix), self._bands()
+        for queue in (f"{name}{band}" for name in queues for band in bands):
             consumed_until, asked, sent = known.get(queue, QueueProbes())
             if not asked or now - sent >= max(limits.LATE_MS, sent - asked):
                 self._table.write(queue, QueueProbes(consumed_until, asked or now, now))

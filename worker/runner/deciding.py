@@ -223,7 +223,8 @@ class Decider:
         if isinstance(paid, Failure):
             return execution.finish(index, paid, now)
         ends_ms = self._services.registry.ends_ms(start.call)  # nobody hears when it begins
-        attempt = Attempt(CallId(lane.run.run, lane.instance, index), trace=lane.run.trace, ends_ms=ends_ms)
+        run, id_ = lane.run, CallId(lane.run.run, lane.instance, index)
+        attempt = Attempt(id_, trace=run.trace, priority=run.priority, ends_ms=ends_ms)
         message = self._starter.message(start, attempt, execution)
         if isinstance(message, Failure):
             return execution.finish(index, message, now)

@@ -239,7 +239,7 @@ class LaneRunner:
         """The message that answers the call which this run, a workflow that has ended, is to answer (SPEC R9.4)."""
         run, above = self._lane.run, Parent.read(parent)
         answer = await self._services.children.answer(above, run.run, run.tokens) if above is not None else None
-        return [answer] if answer is not None else []
+        return [replace(answer, priority=run.priority)] if answer is not None else []
 
     def _waits_after(self, starts: Sequence[Start]) -> bool:
         """Whether something is left to wait for here once these calls have been started."""
@@ -315,6 +315,7 @@ class LaneRunner:
                 *(id_, number, failures, is_lost),
                 again=lane.again(id_.index),
                 trace=lane.run.trace,
+                priority=lane.run.priority,
                 progress=lane.progress.get(id_.index, b"") if number > 1 else b"",
                 ends_ms=ends_ms,
             )
@@ -428,5 +429,8 @@ class LaneRunner:
             await self._services.publish(self._woken(committed))
 
     def _woken(self, committed: Committed) -> list[TaskMessage]:
-        queue = self._services.settings.queue_instances
-        return [lane_task(self._lane.run.run, lane or None, queue, committed.queued) for lane in committed.woken]
+        queue, view = self._services.settings.queue_instances, self._lane.run
+        return [
+            lane_task(view.run, lane or None, queue, committed.queued, priority=view.priority)
+            for lane in committed.woken
+        ]

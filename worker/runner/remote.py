@@ -474,7 +474,7 @@ class Children:
             plan = with_approval(plan, self._settings, RunList(self._redis, self._settings.key_prefix).is_approved)
         about = {"approved_plan": digest_of_plan(plan)} if plan.is_approved else {}
         order = AuditRecord("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"), about)
-        fields = Parent(attempt.id, attempt.number, depth, budgets).to_fields()
+        fields = Parent(attempt.id, attempt.number, depth, budgets).to_fields(attempt.priority)
         fields |= {TRACE: attempt.place.pack(), DELEGATE: delegate}
         if not plan.submission.is_request:
             if (shortfall := child.reserve(budgets, plan.size)) is not None:

@@ -406,7 +406,7 @@ class Starter:
             text = f"its message has {size} bytes, where {most} are allowed (ACTS_LIMIT_CALL_BYTES)"
             return Failure("TooLarge", text)
         self._view.sends_much |= size >= limits.HEAVY_BYTES
-        return message
+        return replace(message, priority=attempt.priority) if attempt.priority else message
 
     async def charge(self, ended: Sequence[Outcome], lane: LaneView) -> None:
         """Charge the loop's tokens with what the calls that have ended have asked models. Raises `RedisError`."""
@@ -458,5 +458,8 @@ class Starter:
             return Retry(Failure("Unavailable", str(error)), limits.CHILD_RETRY_SECONDS)
         if isinstance(started, Started):
             queue = self._services.settings.queue_instances
-            await self._services.publish([lane_task(started.run, lane or None, queue) for lane in started.lanes])
+            run, priority = started.run, attempt.priority
+            await self._services.publish(
+                [lane_task(run, lane or None, queue, priority=priority) for lane in started.lanes]
+            )
         return started

@@ -193,6 +193,7 @@ class RunView:
         """When it was submitted, which tells it from another one under its id."""
         self.trace = ""
         """Its place in a trace, where it is not the root of its own."""
+        self.priority = 0
         self.sends_much = False
         """Whether a remote call of it was given something large."""
         self._work: dict[bytes, LaneWork] = {}
@@ -204,11 +205,11 @@ class RunView:
     ) -> tuple[RunView, Opened]:
         """Read the shared part of a run, and one lane of it; `said_here` as in `StoredPlan`. Raises `RunGone`."""
         shared, files = await asyncio.gather(log.shared(run, instance), log.all_files(run))
-        definition, tokens, entries, lane, trace = shared
+        definition, tokens, entries, lane, trace, priority = shared
         if definition is None:
             raise RunGone(run)
         view = cls(run, unpack_definition(definition, said_here), tokens, limits)
-        view.trace, view.born = trace, lane.born
+        view.trace, view.born, view.priority = trace, lane.born, priority
         view.size += len(definition)
         view.feed(entries)
         view.files = files

@@ -18,7 +18,8 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
 from .. import limits
-from ..broker.messages import SENT, TASKS, pack, unpack
+from ..broker.messages import BAND, SENT, TASKS, pack, unpack
+from ..broker.queue_order import BANDS
 from .connections import GroupedCommands
 from .held_calls import AuditRecord
 from .keys import Field, Keys, processes, queue_notes, session_messages, session_process
@@ -210,9 +211,11 @@ class QueueList:
         self._key = key
 
     def count(self) -> int:
-        """Count the messages."""
-        found: Any = self._redis.llen(self._key)
-        return int(found)
+        """Count the messages, of all priorities."""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for band in BANDS:
+                pipeline.llen(f"{self._key}{BAND}{band}" if band else self._key)
+            return sum(pipeline.execute())
 
     def ends(self, left: int, right: int) -> tuple[int, list[bytes], list[bytes]]:
         """Read at one moment how many messages there are, and so many of either end."""

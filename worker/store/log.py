@@ -44,7 +44,7 @@ from .connections import GroupedCommands, new_secret
 from .definition import FORMAT, require_format
 from .entries import Entry, LoopStep, read_entry, read_flat
 from .keys import ENDED_STATUSES, Field, Keys, awaiting_code, cached_result, due_runs, is_at_work, is_resting, secret
-from .run_list import OWNER, PARENT, TRACE, Parent, budgets_of, is_answered_by, place_under, texts_of
+from .run_list import OWNER, PARENT, PRIORITY, TRACE, Parent, budgets_of, is_answered_by, place_under, texts_of
 from .scripts import AsyncScript
 from .slots import SPENT, Budget, Budgets, Reservation, Shortfall
 
@@ -76,6 +76,7 @@ class Shared(NamedTuple):
     lane: Opened
     trace: str
     """The run's place in a trace, where it is not the root of its own."""
+    priority: int = 0
 
 
 class Drive(NamedTuple):
@@ -138,14 +139,14 @@ class MessageLog:
 
     async def shared(self, run: str, instance: str | None = None) -> Shared:
         """What lanes share, with one of them, in one round trip."""
-        definition, key, above, *lanes = await asyncio.gather(
+        definition, key, (above, priority), *lanes = await asyncio.gather(
             self._commands.execute("GET", self._keys(run).definition),
             self._secret(),
-            self._commands.execute("HGET", self._keys(run).state, TRACE),
+            self._commands.execute("HMGET", self._keys(run).state, TRACE, PRIORITY),
             *(self.open(run, lane) for lane in dict.fromkeys((None, instance))),
         )
         tokens = Tokens(key, lanes[0].born)
-        return Shared(definition, tokens, lanes[0].entries, lanes[-1], place_under(run, above))
+        return Shared(definition, tokens, lanes[0].entries, lanes[-1], place_under(run, above), int(priority or 0))
 
     async def _secret(self) -> bytes:
         key = secret(self._prefix)

@@ -70,6 +70,7 @@ class LoopView:
         """The call that it is to answer."""
         self.born = ""
         """When it was submitted, which tells it from another one under its id."""
+        self.priority = 0
         self.trace = ""
         """Its place in a trace, where it is not the root of its own."""
         self.limits = limits
@@ -125,7 +126,7 @@ class LoopView:
             raise RunGone(run)
         definition = unpack_definition(shared.definition, said_here)
         view = cls(run, definition, shared.tokens, loop_limits(definition.config, settings))
-        view.trace, view.born = shared.trace, shared.lane.born
+        view.trace, view.born, view.priority = shared.trace, shared.lane.born, shared.priority
         view.parent = await log.parent(run)
         await view.catch_up(log)
         return view

@@ -72,6 +72,8 @@ DELEGATE = "delegate"
 """The field of a child's state that has the name of its delegate."""
 ANSWER_SCHEMA = "answer_schema"
 """The field of a workflow's state that has the schema of its result, as JSON."""
+PRIORITY = "priority"
+"""The field of a run's state that has its priority, unless that is 0."""
 TRACE = "trace"
 """The field of a run's state that has the span which it was submitted under."""
 
@@ -87,11 +89,12 @@ class Parent:
     budgets: tuple[Budget, ...] = ()
     """The budgets that the child takes from, the nearest first (SPEC R13.3)."""
 
-    def to_fields(self) -> dict[str, Any]:
-        """Make the field of the child's state."""
+    def to_fields(self, priority: int = 0) -> dict[str, Any]:
+        """Make the fields of the child's state; it has the priority of the call's run."""
         call = self.call
         budgets = [[budget.run, budget.tokens, budget.calls, budget.money] for budget in self.budgets]
-        return {PARENT: json.dumps([call.run, call.instance, call.index, self.attempt, self.depth, budgets])}
+        place = json.dumps([call.run, call.instance, call.index, self.attempt, self.depth, budgets])
+        return {PARENT: place, **({PRIORITY: priority} if priority else {})}
 
     @classmethod
     def read(cls, field: bytes | str | None) -> Self | None:
@@ -106,9 +109,12 @@ class Parent:
         found = Condition.read(entry)
         return found is not None and (found.kind is Kind.RUNNING or _is_child(found, child))
 
-    def answer(self, child: str, result: Success | Failure, tokens: Tokens, queue: str) -> TaskMessage:
-        """Make the task that brings the child's result to the call."""
-        return delivery_task(Delivery(tokens.given(Attempt(self.call, self.attempt)), result, child), queue)
+    def answer(
+        self, child: str, result: Success | Failure, tokens: Tokens, queue: str, priority: int = 0
+    ) -> TaskMessage:
+        """Make the task that brings the child's result to the call; both runs have the same priority."""
+        attempt = tokens.given(Attempt(self.call, self.attempt, priority=priority))
+        return delivery_task(Delivery(attempt, result, child), queue)
 
 
 def place_under(run: str, above: bytes | None) -> str:

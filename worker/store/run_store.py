@@ -35,6 +35,7 @@ from .keys import Condition, Keys, Kind, is_at_work
 from .run_list import (
     ANSWER_SCHEMA,
     PARENT,
+    PRIORITY,
     Parent,
     State,
     budgets_of,
@@ -132,6 +133,11 @@ class RunStore:
     def status(self) -> str | None:
         """Read the run's status; None if there is no such run."""
         return self.fields("status")[0]
+
+    def priority(self) -> int:
+        """Read the run's priority."""
+        [found] = self.fields(PRIORITY)
+        return int(found or 0)
 
     def parent(self) -> Parent | None:
         """Read which call the run answers; None if it is no child."""

@@ -121,6 +121,7 @@ class ProbeTable:
 
     def __init__(self, redis: Redis, prefix: str) -> None:
         self._redis = redis
+        self._prefix = prefix
         self._key = probes(prefix)
 
     def read(self) -> dict[str, QueueProbes]:
@@ -133,6 +134,14 @@ class ProbeTable:
             return queue.decode(), known if max(known) <= latest else QueueProbes()
 
         return dict(readable(self._key, found, read, lambda queue: self._redis.hdel(self._key, queue)))
+
+    def use_bands(self) -> None:
+        """Note that messages have priorities from now on: each band of a queue is looked at for itself."""
+        self._redis.hsetnx(recovery(self._prefix), "bands", 1)
+
+    def has_bands(self) -> bool:
+        """Whether messages may have priorities."""
+        return bool(self._redis.hexists(recovery(self._prefix), "bands"))
 
     def write(self, queue: str, known: QueueProbes) -> None:
         """Write those of a queue."""
@@ -187,6 +196,7 @@ class SweptRun:
 
     status: str | None = None
     parent: str | None = None
+    priority: int = 0
     lanes: list[str]
     suspects: list[str]
     let_out: list[str]

@@ -31,6 +31,7 @@ from ...broker_config import Settings
 from ...broker_config.tokens import AccessToken
 from ...protocol import Rejected
 from ...protocol.calls.declarations import with_input
+from ...protocol.limits import MOST_URGENT
 from ...protocol.plan.documents import decode
 from .. import limits
 from ..actions import ACTIONS, Action
@@ -81,6 +82,7 @@ class SubmissionQuery(ApiQuery):
     allow: list[Label] | None = Field(
         None, description="Only these tools, activities and delegates may be called; may be repeated."
     )
+    priority: int = Field(0, ge=0, le=MOST_URGENT, description="How soon it is taken of what waits in a queue.")
     at: Label | None = Field(None, description="When the run begins, such as 2026-12-01T09:00:00Z; without it at once.")
 
 
@@ -195,9 +197,7 @@ class RunOverview(ApiAnswer):
     counts: dict[str, int] = Field(description="How many calls have which status.")
     instances: int = Field(description="How many instances it has.")
     held: int = Field(description="How many calls wait for a person: `GET /api/runs/RUN/held` shows them.")
-    progress: list[dict[str, Any]] = Field(
-        [], description="How far calls at work have come that report it: `call`, and `done`, `total`, `text`."
-    )
+    progress: list[dict[str, Any]] = Field([], description="What calls report: `call`, `done`, `total`, `text`.")
     output: Any = Field(description="The output of a run that has completed; a large one is cut.")
     reason: str | None = Field(description="Why a run has failed although no call did.")
 
@@ -412,8 +412,8 @@ class Orders:
     def _submitted(self, document: Any, by: str, only: str | None, asked: Mapping[str, Any]) -> tuple[int, str]:
         client = self._clients[by]
         plan = client.check_submission(document, allow=asked["allow"])
-        label = label_of(document, id=asked["id"], name=asked["name"], tags=asked["tag"], at=asked["at"])
-        run = client.submit_plan(plan, label)
+        about = {"name": asked["name"], "tags": asked["tag"], "at": asked["at"], "priority": asked["priority"]}
+        run = client.submit_plan(plan, label_of(document, id=asked["id"], **about))
         if not run.is_new and only is not None:
             self._require_own(run.id, only)
         findings = within((each.to_dict() for each in plan.findings), limits.FINDINGS_BYTES)

@@ -145,6 +145,7 @@ def overview(run: OpenedRun) -> dict[str, Any]:
         "status": status["status"],
         "submitted": iso_date(submitted) if submitted is not None else None,
         "at": status.get("at"),
+        "priority": status.get("priority", 0),
         "finished": iso_date(finished) if finished is not None else None,
         "duration_seconds": max(0, (finished or now_ms) - submitted) / 1000 if submitted is not None else None,
         "cost": json.loads(state["loop:cost"]) if "loop:cost" in state else None,

@@ -13,7 +13,7 @@
 --          have at work as often), suspended (heartbeats may have been missed: nothing at work is declared lost), holders
 --          (drivers, and calls, that a process has said it is at work on: until when in ms), silent (processes that live and
 --          report nothing, by what their drivers' names begin with: until when), silences (when each of them fell silent)
--- Answer: status (of the run; none where there is no such run), parent (the call of another run that it is to
+-- Answer: status (of the run; none where there is no such run), priority, parent (the call of another run that it is to
 --         answer), lanes (to publish again), suspects (those of them that were lost), let_out (lanes of the backlog), lost
 --         (how many tasks and calls), is_all (whether that is all of them), forgotten (how many calls were sent and
 --         forgotten and not done), next_ms (when to look again; 0 where nothing will be due), awaited (queues from which a
@@ -24,7 +24,7 @@
 
 local consumed_until = request.consumed_until[request.instances] or 0
 local awaited = {}
-local run = redis.call('HMGET', state, 'status', 'format', 'promises_due', 'approve_ms', 'parent', 'at', 'amending')
+local run = redis.call('HMGET', state, 'status', 'format', 'promises_due', 'approve_ms', 'parent', 'at', 'amending', 'priority')
 local status, format, promises_due, approve_ms = run[1], run[2], tonumber(run[3] or nil), tonumber(run[4] or nil)
 local due = now + request.published_ms
 local to_publish, lost = {}, 0
@@ -33,7 +33,7 @@ local forgotten = redis.call('ZCARD', outbox_due)
 -- What was found, as the answer.
 local function answer(next_ms, more)
     local found = {
-        status = status or nil, parent = run[5] or nil, lanes = to_publish, suspects = {}, let_out = {}, lost = lost, is_all = true,
+        status = status or nil, parent = run[5] or nil, priority = tonumber(run[8] or 0), lanes = to_publish, suspects = {}, let_out = {}, lost = lost, is_all = true,
         forgotten = forgotten, next_ms = tonumber(next_ms), awaited = {}, pending_webhooks = {},
         waiting_for_silent = {},
     }

@@ -109,6 +109,7 @@ async function runView({ run, overview }) {
     run: wrap("code.id", run),
     tags: (overview.tags ?? []).length ? overview.tags.map((tag) => wrap("span.tag", tag)) : null,
     submitted: moment(overview.submitted),
+    priority: overview.priority || null,
     begins: overview.at ? moment(overview.at) : null,
     finished: overview.finished ? moment(overview.finished) : null,
     took: duration(overview.duration_seconds),
