@@ -168,8 +168,8 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
     )
     model: str | None = setting(
         None,
-        "The model that is asked if no other is named: openai:NAME, anthropic:NAME, scripted:FILE.json, or one "
-        "registered with @model.",
+        "The model that is asked if no other is named: openai:NAME, anthropic:NAME, "
+        "pydantic-ai:PROVIDER:NAME, scripted:FILE.json, or one registered with @model.",
         pattern=MODEL_PATTERN,
     )
     model_base_url: BaseUrl | None = setting(

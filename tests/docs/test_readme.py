@@ -118,7 +118,7 @@ def test_the_reference_lists_every_setting_with_its_default() -> None:
 def test_the_reference_lists_every_extra() -> None:
     section = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8").partition("\n## Extras\n")[2]
     listed = {
-        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`([\w-]+)`", row)
     }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert listed == {*project["optional-dependencies"]}

@@ -12,6 +12,7 @@
 `streamed_calls`      function calls, assembled from the pieces of a stream
 `sdk_model`           models behind a provider's SDK
 `dialects`            OpenAI's Chat Completions and Anthropic's Messages
+`pydantic_models`     models of other providers, through pydantic-ai
 `prices`              known models: limits and prices
 `scripted`            models for tests: scripts, recordings, fakes
 """

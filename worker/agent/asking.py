@@ -56,6 +56,7 @@ from .clients import Bounds
 from .dialects import AnthropicMessages, OpenAIChat
 from .fitting import findings_of, fit_schema, fitted_functions
 from .prices import Profile, load_prices, price_of, profile_of
+from .pydantic_models import PROVIDER, PydanticModel, looked_up, missing_in, verify_installed
 from .scripted import RecordedModel, ScriptedModel
 from .sdk_model import Dialect, SdkModel
 
@@ -148,7 +149,7 @@ async def answered(
 
 _SDKS: Final[Mapping[str, Dialect]] = {"openai": OpenAIChat(), "anthropic": AnthropicMessages()}
 """The providers that are asked over the network, by the name of their extra and of the SDK that it brings."""
-PROVIDERS: Final = (*_SDKS, "scripted")
+PROVIDERS: Final = (*_SDKS, PROVIDER, "scripted")
 
 
 def make_model(configured: ConfiguredModel, registry: Registry, on_thread: OnThread, bounds: Bounds) -> Model:
@@ -170,12 +171,17 @@ def _made(configured: ConfiguredModel, registry: Registry, on_thread: OnThread, 
         if lacks_key(configured):
             raise WorkerError(f"model {configured.model}: it has no key: set ACTS_MODEL_API_KEY")
         return SdkModel(_SDKS[provider], configured, bounds)
+    if provider == PROVIDER:
+        verify_installed(configured)
+        return PydanticModel(configured, bounds)
     known = f"{', '.join((*PROVIDERS, *registry.models))}, and functions registered with @model in ACTS_ACTIVITIES"
     raise WorkerError(f"model {configured.model}: unknown provider {provider!r}; there are {known}")
 
 
 def _profile(configured: ConfiguredModel) -> Profile | None:
     """The profile of a model that is asked over the network; None for any other, which takes all requests."""
+    if configured.provider == PROVIDER:
+        return profile_of(configured, "")
     dialect = _SDKS.get(configured.provider)
     return profile_of(configured, dialect.url) if dialect is not None else None
 
@@ -184,7 +190,7 @@ def unenforced(configured: ConfiguredModel, schema: Any, *, is_native: bool) -> 
     """The reason why a model's provider enforces nothing of a schema, None where it does, and the places at which it
     does not (SPEC R12.8); `is_native` where the tools go as functions.
     """
-    profile = _profile(configured)
+    profile = _profile(looked_up(configured) if configured.provider == PROVIDER else configured)
     if profile is None or configured.enforce != "auto":
         return None, ()
     if is_native:
@@ -219,6 +225,11 @@ def most_tools(configured: ConfiguredModel) -> int | None:
 
 def missing_settings(configured: ConfiguredModel, config: Mapping[str, Any]) -> list[str]:
     """The settings of a `config` that a model's provider does not have. A function gets all of them."""
+    return missing_in(configured, config) if configured.provider == PROVIDER else _missing(configured, config)
+
+
+def _missing(configured: ConfiguredModel, config: Mapping[str, Any]) -> list[str]:
+    """The missing settings of a model with a dialect of ours; another one refuses them when it is asked."""
     dialect = _SDKS.get(configured.provider)
     return [key for key in SAMPLING if config.get(key) is not None and dialect and key not in dialect.settings]
 
@@ -290,7 +301,7 @@ class Models:
             raise BadRequest(f"{what} on this worker: see ACTS_MODEL and ACTS_MODELS")
         models = self._known.with_fallbacks(name)
         for each in models:
-            if missing := missing_settings(each, request.config):
+            if missing := _missing(each, request.config):
                 raise BadRequest(f"{each.model} has no {', '.join(missing)}: leave it out of config")
         if (own := configured.max_output_tokens) is not None:  # of fallbacks, too: it is part of the estimate
             request = replace(request, config={"max_output_tokens": own, **request.config})

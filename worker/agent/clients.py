@@ -51,7 +51,7 @@ _LENGTH_WORDS: Final = (
     *("exceed_context", "prompt is too long"),
 )
 """Words with which OpenAI, Anthropic, vLLM and llama.cpp say that a request is longer than the model can read."""
-_OF_CONNECTIONS: Final = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "anyio", "aiohttp"})
+OF_CONNECTIONS: Final = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "anyio", "aiohttp"})
 """The libraries below an SDK whose errors come through it."""
 TRACEPARENT: Final[ContextVar[str | None]] = ContextVar("acts_traceparent", default=None)
 """The span that requests are part of, as the header of W3C Trace Context; None where nobody has asked for a trace."""
@@ -150,13 +150,13 @@ def errors_of(sdk: Any, model: ConfiguredModel) -> Iterator[None]:
         raise _by_status(int(error.status_code), error.body, _line(error), headers, model) from None
     except sdk.APIConnectionError as error:
         cause = error.__cause__ or error
-        raise Unreachable(masked(f"{_place(model)} does not answer: {_line(cause)}", model)) from None
+        raise Unreachable(masked(f"{place_of(model)} does not answer: {_line(cause)}", model)) from None
     except sdk.APIError as error:
-        raise InvalidAnswer(masked(f"{_place(model)}: {_line(error)}", model)) from None
+        raise InvalidAnswer(masked(f"{place_of(model)}: {_line(error)}", model)) from None
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in _OF_CONNECTIONS:
+        if type(error).__module__.partition(".")[0] not in OF_CONNECTIONS:
             raise
-        raise Unreachable(masked(f"the connection to {_place(model)} broke: {_line(error)}", model)) from None
+        raise Unreachable(masked(f"the connection to {place_of(model)} broke: {_line(error)}", model)) from None
 
 
 def masked(text: str, model: ConfiguredModel) -> str:
@@ -189,7 +189,7 @@ def error_in_body(error: Any, model: ConfiguredModel) -> ModelError:
     if (status := _status_in(error)) is not None:
         return _by_status(status, body, "", {}, model)
     passes = isinstance(error, Mapping) and error.get("type") in _PASSING
-    text = masked(f"the model's server says: {_error_texts(body).get('message', '')}", model)
+    text = masked(f"the model's server says: {error_texts(body).get('message', '')}", model)
     return Unreachable(text) if passes else InvalidAnswer(text)
 
 
@@ -206,8 +206,8 @@ def _status_in(error: Any) -> int | None:
 
 def _by_status(status: int, body: Any, text: str, headers: Mapping[str, str], model: ConfiguredModel) -> ModelError:
     """The error for a status; `text` counts where the body has no message."""
-    texts = _error_texts(body)
-    text = masked(f"{_place(model)} says {status}: {texts.get('message') or text}", model)
+    texts = error_texts(body)
+    text = masked(f"{place_of(model)} says {status}: {texts.get('message') or text}", model)
     wait_seconds = _retry_after_seconds(headers)
     error: ModelError
     if status == _TOO_MANY and _SPENT.isdisjoint((texts.get("code"), texts.get("type"))):
@@ -224,7 +224,7 @@ def _by_status(status: int, body: Any, text: str, headers: Mapping[str, str], mo
     return error
 
 
-def _error_texts(body: Any) -> dict[str, str]:
+def error_texts(body: Any) -> dict[str, str]:
     """The texts in the body of an error: its `code`, `type` and `message`, where it has them."""
     if isinstance(body, list) and body:  # Gemini's endpoint for OpenAI's clients answers with a list of one
         body = body[0]
@@ -237,7 +237,7 @@ def _line(error: BaseException) -> str:
     return " ".join(f"{error}".split()) or type(error).__name__
 
 
-def _place(model: ConfiguredModel) -> str:
+def place_of(model: ConfiguredModel) -> str:
     """The model's name and address for people, without secrets."""
     return model.model if model.base_url is None else f"{model.model} at {model.base_url}"
 

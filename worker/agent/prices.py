@@ -25,6 +25,8 @@ from ..registry.models import Size, Usage, image_size, valid_size
 
 _LIST: Final = "genai_prices"
 _URLS: Final = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+_BEHIND: Final = "pydantic-ai"
+"""The provider whose models name their own provider: `pydantic-ai:google:gemini-3-pro`."""
 _MILLION: Final = 1_000_000
 
 
@@ -52,22 +54,35 @@ def estimate_of(models: Iterable[ConfiguredModel], input_tokens: int, output_tok
 
 async def load_prices(models: Iterable[ConfiguredModel]) -> None:
     """Load the list if one of the models may need it, on a thread, since that takes a second."""
-    if any(model.price is None and model.provider in _URLS for model in models) and find_spec(_LIST) is not None:
+    if (
+        any(model.price is None and model.provider in (*_URLS, _BEHIND) for model in models)
+        and find_spec(_LIST) is not None
+    ):
         await asyncio.to_thread(import_module, _LIST)
 
 
 def _listed(model: ConfiguredModel, usage: Usage) -> int | None:
-    if model.provider not in _URLS or find_spec(_LIST) is None:
+    if model.provider not in (*_URLS, _BEHIND) or find_spec(_LIST) is None:
         return None
     prices: Any = import_module(_LIST)
-    url = _URLS[model.provider] if model.base_url is None else model.base_url.get_secret_value()
+    provider, name = _provider_of(model)
+    url = _URLS.get(provider) if model.base_url is None else model.base_url.get_secret_value()
+    place = {"provider_id": provider} if url is None else {"provider_api_url": url}
     counts = {"input_tokens": usage.input, "output_tokens": usage.output}
     cache = {"cache_read_tokens": usage.cached, "cache_write_tokens": usage.written}
     try:
-        found = prices.calc_price(prices.Usage(**counts, **cache), model.name, provider_api_url=url)
+        found = prices.calc_price(prices.Usage(**counts, **cache), name, **place)
     except (LookupError, ValueError):
         return None
     return nanodollars(found.total_price)
+
+
+def _provider_of(model: ConfiguredModel) -> tuple[str, str]:
+    """The provider that has the model, and its name there."""
+    if model.provider != _BEHIND:
+        return model.provider, model.name
+    provider, _, name = model.name.removeprefix("gateway/").partition(":")
+    return provider, name
 
 
 # The most tokens that the messages of a request may have: a byte of a text is one, a picture counts by the rule of its
@@ -311,6 +326,12 @@ Gemini, Mistral, Groq, Together, Fireworks, xAI, OpenRouter take any schema, and
 """
 _BEHIND_GATEWAYS: Final[Mapping[str, str]] = {"openai/": "openai", "anthropic/": "anthropic", "deepseek/": "json"}
 """The profiles of models by their prefix at a gateway, such as OpenRouter's `openai/gpt-4o`."""
+_BEHIND_PROVIDERS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("openai", "openai-chat", "openai-responses"), "openai"),
+    **dict.fromkeys(("azure", "azure-responses"), "azure"),
+    **dict.fromkeys(("deepseek", "moonshotai", "zai", "alibaba"), "json"),
+}
+"""The profiles of providers behind pydantic-ai, by its names; elsewhere `compatible`."""
 _GATEWAYS: Final = frozenset({"openrouter.ai", "ai-gateway.vercel.sh"})
 
 
@@ -318,8 +339,12 @@ def profile_of(configured: ConfiguredModel, url: str) -> Profile:
     """The profile that the model's settings name, else the one of its host; `url` is the provider's own."""
     if configured.profile is not None:
         return PROFILES[configured.profile]
-    if configured.provider == "anthropic":
+    provider, name = _provider_of(configured)
+    if provider == "anthropic":
         return PROFILES["anthropic"]
+    if configured.provider == _BEHIND:
+        own = _BEHIND_PROVIDERS.get(provider, "compatible")
+        return PROFILES["anthropic" if provider == "bedrock" and "anthropic." in name else own]
     host = urlsplit(configured.base_url.get_secret_value() if configured.base_url is not None else url).hostname or ""
     if host in _GATEWAYS:
         names = (name for prefix, name in _BEHIND_GATEWAYS.items() if configured.name.startswith(prefix))

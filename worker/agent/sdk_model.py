@@ -12,7 +12,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -100,6 +100,8 @@ class StreamedAnswer:
     """Thoughts, by their place among the blocks of the message, each in pieces."""
     _first_text: int | None = None
     _fields_size: int = 0
+    _is_reported: bool = False
+    """Whether the usage before the end was passed on."""
     _characters: WholeCharacters = field(default_factory=WholeCharacters)
 
     def note_model(self, name: Any) -> None:
@@ -142,6 +144,15 @@ class StreamedAnswer:
     def end_call(self, index: int) -> str:
         """End a call: nothing more follows. Raises `InvalidAnswer` for too much."""
         return self._bounded(self.calls.end(index)) if self.calls is not None else ""
+
+    def pass_on(self, piece: str, on_text: OnText) -> None:
+        """Pass on a piece of the text behind the words before it, and once the usage reported before the end."""
+        words, self.streamed_words = Words(self.streamed_words), ""
+        for each in filter(None, (words, piece)):
+            on_text(each)
+        if not self._is_reported and (usage := self.usage_so_far) is not None and not usage.is_whole:
+            self._is_reported = True
+            on_text(Reported(usage))
 
     def skip_call(self, index: int) -> str:
         """Take in that the block with this index is no function call. Raises `InvalidAnswer` for too much."""
@@ -273,16 +284,26 @@ class Dialect(ABC):
         """
 
 
-class SdkModel(Model):
-    """Models of one endpoint, by their names there. To be used on one event loop."""
+class EndpointModel(Model):
+    """Models of one endpoint, by their names there, whatever asks them. To be used on one event loop."""
 
-    def __init__(self, dialect: Dialect, configured: ConfiguredModel, bounds: Bounds) -> None:
-        self._dialect = dialect
+    package: str = ""
+    """The module that asks."""
+
+    def __init__(
+        self,
+        configured: ConfiguredModel,
+        bounds: Bounds,
+        url: str,
+        refusable: Mapping[str, re.Pattern[str]] = MappingProxyType({}),
+    ) -> None:
         self._configured = configured
         self._bounds = bounds
+        self._url = url
+        self._refusable = refusable
         self._loading = asyncio.Lock()
         self._sdk: Any = None
-        self._fitting = Fitting(configured, dialect.url)
+        self._fitting = Fitting(configured, url)
         self._without: frozenset[str] = frozenset()
         """Parts of requests that the endpoint has refused, and takes requests without."""
         self._refusing_provider_data: set[str] = set()
@@ -324,30 +345,13 @@ class SdkModel(Model):
         """The parts of a request that a refusal names, and that requests can do without."""
         if error.status not in _REFUSES_SCHEMAS:
             return frozenset()
-        return frozenset(name for name, words in self._dialect.refusable.items() if words.search(str(error)))
-
-    async def names(self, seconds: float) -> list[str]:
-        """The models that the endpoint lists. Raises `ModelError`, `TimeoutError`."""
-        await self.prepare()  # takes seconds on a busy machine, which are not the endpoint's
-        with errors_of(self._sdk, self._configured):
-            async with (
-                asyncio.timeout(seconds),
-                self._client.models.with_streaming_response.list(extra_headers=PLAIN) as response,
-            ):
-                listed = (await self._body(response)).get("data")
-        entries = listed if isinstance(listed, list) else []
-        return [str(each["id"]) for each in entries if isinstance(each, dict) and "id" in each]
-
-    async def close(self) -> None:
-        """Close the connections. A model that is asked again opens others."""
-        if "_client" in self.__dict__:
-            await self.__dict__.pop("_client").close()
+        return frozenset(name for name, words in self._refusable.items() if words.search(str(error)))
 
     async def prepare(self) -> None:
         """Load the SDK, unless it is there."""
         async with self._loading:
             if self._sdk is None:  # it takes a second, in which the loop should turn
-                self._sdk = await asyncio.to_thread(import_module, self._dialect.sdk)
+                self._sdk = await asyncio.to_thread(import_module, self.package)
 
     async def _ask_with_provider_data(self, request: ModelRequest, sent: Fitted, on_text: OnText) -> Answer:
         """Ask with the provider's own data of earlier answers; without it, where the server refuses that."""
@@ -370,8 +374,8 @@ class SdkModel(Model):
     def _origin(self, model: str) -> str:
         """A name for the log of the model at its address: it tells providers apart, and shows no address."""
         base_url = self._configured.base_url
-        url = self._dialect.url if base_url is None else base_url.get_secret_value()
-        return hashlib.sha256("\n".join((self._dialect.sdk, url, model)).encode()).hexdigest()[: limits.ORIGIN_DIGITS]
+        url = self._url if base_url is None else base_url.get_secret_value()
+        return hashlib.sha256("\n".join((self.package, url, model)).encode()).hexdigest()[: limits.ORIGIN_DIGITS]
 
     async def _ask_once(self, sent: Fitted, on_text: OnText) -> Answer:
         most_tokens = sent.config.get("max_output_tokens")
@@ -380,7 +384,7 @@ class SdkModel(Model):
         name, most_bytes = str(sent.config["model"]), self._bounds.answer_bytes
         written = StreamedAnswer(name, most_bytes, most_tokens, calls=calls, origin=self._origin(name))
         try:
-            with errors_of(self._sdk, self._configured):
+            with self._errors():
                 await self._answer(sent, written, on_text)
             findings = (*sent.findings, *([_TOO_MUCH] * written.has_too_many_fields))
             return replace(written.answer(), findings=findings)
@@ -390,20 +394,52 @@ class SdkModel(Model):
             error.answer = error.answer or (written.so_far() if written.usage or written.text else None)
             raise
 
+    @abstractmethod
+    def _errors(self) -> AbstractContextManager[None]:
+        """A context that raises what the package raises as `ModelError`."""
+
+    @abstractmethod
+    async def _answer(self, sent: Fitted, written: StreamedAnswer, on_text: OnText) -> None:
+        """Send a request, and take in its answer as it comes. Raises `ModelError`, and what `_errors` translates."""
+
+
+class SdkModel(EndpointModel):
+    """Models behind a provider's own SDK."""
+
+    def __init__(self, dialect: Dialect, configured: ConfiguredModel, bounds: Bounds) -> None:
+        super().__init__(configured, bounds, dialect.url, dialect.refusable)
+        self._dialect = dialect
+        self.package = dialect.sdk
+
+    async def names(self, seconds: float) -> list[str]:
+        """The models that the endpoint lists. Raises `ModelError`, `TimeoutError`."""
+        await self.prepare()  # takes seconds on a busy machine, which are not the endpoint's
+        with self._errors():
+            async with (
+                asyncio.timeout(seconds),
+                self._client.models.with_streaming_response.list(extra_headers=PLAIN) as response,
+            ):
+                listed = (await self._body(response)).get("data")
+        entries = listed if isinstance(listed, list) else []
+        return [str(each["id"]) for each in entries if isinstance(each, dict) and "id" in each]
+
+    async def close(self) -> None:
+        """Close the connections. A model that is asked again opens others."""
+        if "_client" in self.__dict__:
+            await self.__dict__.pop("_client").close()
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return errors_of(self._sdk, self._configured)
+
     async def _answer(self, sent: Fitted, written: StreamedAnswer, on_text: OnText) -> None:
         async with self._dialect.response(self._client, sent, self._configured) as response:
             streams = verify_content(response.headers, _EVENTS, _JSON) == _EVENTS
-            is_reported = not streams
             async for chunk in self._chunks(response, streams=streams):
                 if error := chunk.get("error"):  # some gateways say of each event that it is none
                     raise error_in_body(error, self._configured)
                 piece = self._dialect.take(written, chunk, streams=streams)
-                words, written.streamed_words = Words(written.streamed_words), ""
-                for each in filter(None, (words, piece) if streams else ()):
-                    on_text(each)
-                if not is_reported and (usage := written.usage_so_far) is not None and not usage.is_whole:
-                    is_reported = True
-                    on_text(Reported(usage))
+                if streams:
+                    written.pass_on(piece, on_text)
 
     async def _chunks(self, response: Any, *, streams: bool) -> AsyncIterator[Mapping[str, Any]]:
         if streams:
