@@ -201,8 +201,8 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
     )
     model_recording: str | None = setting(
         None,
-        "A file that keeps the answers of that model by what was asked (JSON lines): what is in it is not asked "
-        "again. ACTS_MODEL=scripted:FILE gives them without the model.",
+        "A file of JSON lines that records the answers of that model; a recorded request is not sent again. "
+        "ACTS_MODEL=scripted:FILE gives them without the model.",
         min_length=1,
     )
     model_enforce: Enforce = setting(

@@ -574,7 +574,7 @@ def test_the_command_names_what_is_stale_and_does_it_again(
     assert (told.code, told.json["retried"], told.json["stale"]) == (0, ["0"], ["1"])
     assert told.stderr == (
         "acts: 1 failed call tried again, 0 skipped calls decided anew\n"
-        "acts: 1 call stale: 1; --downstream carries them out again\n"
+        "acts: 1 call stale (call 1); --downstream carries them out again\n"
     )
     backend.wait(run.id)
     shown = command(backend, "show", run.id, "--json")

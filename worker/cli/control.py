@@ -178,7 +178,7 @@ def _print_retry(document: Parameters, given: Parameters, common: Common) -> Non
         if given["downstream"]:
             remedy = "not done again" if given["effects"] else "with effects (--effects), or sent (--effects)"
             remedy = f"at work, {remedy}"
-        tell(f"{counted(len(stale), 'call')} stale: {some_of(stale, limits.MOST_TOLD)}; {remedy}")
+        tell(f"{counted(len(stale), 'call')} stale (call {some_of(stale, limits.MOST_TOLD)}); {remedy}")
     print_status(document, common)
 
 
