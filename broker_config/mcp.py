@@ -141,9 +141,9 @@ class McpSettings(ActingSettings):
         "Who may use `acts mcp --http`: NAME:RIGHTS:TOKEN, separated by commas or lines. RIGHTS: `read`, `submit`, "
         "`decide`, `control` and `all`, with + between them; every token may read. A token sees the runs that were "
         "submitted under its name, with `all` every run. A token may end with its limits, as "
-        "ann:submit:TOKEN:runs=5+calls=1000+tokens=200000+money=2.50: the runs under way, and the calls, "
-        "tokens and money of all runs begun in one day (UTC). @FILE reads them from a file. Unset: `acts mcp --http` makes a token for "
-        "its own machine.",
+        "ann:submit:TOKEN:runs=5+calls=1000+tokens=200000+money=2.50: the runs under way, and the calls, tokens and "
+        "money of all runs begun in one day (UTC). @FILE reads them from a file. Unset: `acts mcp --http` makes a "
+        "token for its own machine.",
         SECRET,
     )
     mcp_delegates: CommaSeparated = setting(

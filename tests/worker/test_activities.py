@@ -182,6 +182,12 @@ def of_three(call: dict[str, Any], tool: dict[str, Any], context: dict[str, Any]
 REFUSED = [positional, variadic, underscored, unknown, unknown_inside, indescribable, of_three]
 
 
+@pytest.mark.parametrize("settled", [lambda key: None, "a name", lambda key, call, more: None])
+def test_a_function_that_cannot_say_what_became_of_a_call_is_refused(settled: Any) -> None:
+    with pytest.raises(ActivitiesError, match="settled"):
+        activity(once=True, settled=settled)
+
+
 @pytest.mark.parametrize("function", REFUSED)
 def test_a_signature_that_cannot_be_called_by_name_or_described_is_refused(function: Any) -> None:
     with pytest.raises(ActivitiesError, match=function.__name__):

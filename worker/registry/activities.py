@@ -564,7 +564,7 @@ def activity(
     effects, untrusted = options.get("effects", False), options.get("untrusted", ())
     once, settled = options.get("once", False), options.get("settled")
     _check_pure(queue, options)
-    if settled is not None and not (once and callable(settled)):
+    if settled is not None and not (once and _takes_two(settled)):
         raise ActivitiesError("settled is a function of (key, call), and says what became of a call with once=True")
 
     def register(function: Any) -> Any:
@@ -575,6 +575,14 @@ def activity(
         return function
 
     return register(name) if callable(name) else register
+
+
+def _takes_two(function: Any) -> bool:
+    try:
+        inspect.signature(function).bind("", {})
+    except (TypeError, ValueError):  # not callable, or other parameters
+        return False
+    return True
 
 
 def delegate(
