@@ -182,6 +182,18 @@ def of_three(call: dict[str, Any], tool: dict[str, Any], context: dict[str, Any]
 REFUSED = [positional, variadic, underscored, unknown, unknown_inside, indescribable, of_three]
 
 
+def test_code_sees_the_parameters_that_a_person_has_left_and_no_others() -> None:
+    def pay(call: dict[str, Any], context: dict[str, Any]) -> Any:
+        return call
+
+    call = {"_tool": "pay", "_instance": "ann", "amount": "†state.sum", "tip": "†state.tip"}
+    assert make_activity(pay, None, None, Policy()).bind(call, {"amount": 2}, {})() == {
+        "_tool": "pay",
+        "_instance": "ann",
+        "amount": 2,
+    }
+
+
 @pytest.mark.parametrize("settled", [lambda key: None, "a name", lambda key, call, more: None])
 def test_a_function_that_cannot_say_what_became_of_a_call_is_refused(settled: Any) -> None:
     with pytest.raises(ActivitiesError, match="settled"):

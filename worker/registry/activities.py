@@ -35,7 +35,7 @@ from ...protocol.limits import has_control_characters
 from ...protocol.messages import DATA_TYPES, TRUST
 from .. import limits
 from ..errors import ActivitiesError, InvalidParameters
-from .signatures import parameters_schema, returns_schema, with_descriptions
+from .signatures import parameters_schema, returns_schema, takes, with_descriptions
 
 # Trust: an activity's `_trust` as its decorator and its signature declare it (SPEC R16.1).
 
@@ -310,8 +310,7 @@ class Activity(Registered):
         `["unknown"]`.
         """
         assert self.settled is not None
-        seen = {name: value for name, value in call.items() if name not in WITHHELD}
-        ask = partial(self.settled, key, {**seen, **parameters})
+        ask = partial(self.settled, key, _as_given(call, parameters))
         if not self.is_settled_async:
             return lambda: _as_told(ask())
 
@@ -325,8 +324,7 @@ class Activity(Registered):
     ) -> Callable[[], Any]:
         """The function with its arguments, to be called once."""
         if self.takes_call:
-            seen = {key: value for key, value in call.items() if key not in WITHHELD}
-            return lambda: self.function({**seen, **parameters}, dict(context))
+            return lambda: self.function(_as_given(call, parameters), dict(context))
         given = {kind: context.get(kind, {}) for kind in self.scopes}
 
         def function() -> Any:
@@ -354,6 +352,12 @@ class Done:
     """What the function `settled` of an activity returns of a call that has happened: its result (SPEC R4.11)."""
 
     value: Any = None
+
+
+def _as_given(call: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The call as its code sees it: a person who approved it may have changed or removed parameters."""
+    meta = {name: value for name, value in call.items() if name.startswith("_") and name not in WITHHELD}
+    return {**meta, **parameters}
 
 
 def _as_told(answer: Any) -> list[Any]:
@@ -564,7 +568,7 @@ def activity(
     effects, untrusted = options.get("effects", False), options.get("untrusted", ())
     once, settled = options.get("once", False), options.get("settled")
     _check_pure(queue, options)
-    if settled is not None and not (once and _takes_two(settled)):
+    if settled is not None and not (once and takes(settled, 2)):
         raise ActivitiesError("settled is a function of (key, call), and says what became of a call with once=True")
 
     def register(function: Any) -> Any:
@@ -575,14 +579,6 @@ def activity(
         return function
 
     return register(name) if callable(name) else register
-
-
-def _takes_two(function: Any) -> bool:
-    try:
-        inspect.signature(function).bind("", {})
-    except (TypeError, ValueError):  # not callable, or other parameters
-        return False
-    return True
 
 
 def delegate(

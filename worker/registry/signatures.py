@@ -209,3 +209,12 @@ def _parameter_texts(doc: str) -> dict[str, str]:
     except ParseError:
         return {}
     return {each.arg_name: " ".join(each.description.split()) for each in parameters if each.description}
+
+
+def takes(function: Any, number: int) -> bool:
+    """Tell whether something can be called with so many positional arguments."""
+    try:
+        inspect.signature(function).bind(*range(number))
+    except (TypeError, ValueError):  # not callable, or with other parameters
+        return False
+    return True
