@@ -213,8 +213,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
     )
     model_profile: ProfileName | None = setting(
         None,
-        "The rules for what its provider enforces: openai, azure, anthropic, compatible, json or text. Unset: by its "
-        "host.",
+        "Profile of what the provider enforces: openai, azure, anthropic, compatible, json or text. Default: by host.",
         FOUND,
     )
     model_wire: Wire = setting(
@@ -304,8 +303,8 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
             raise ValueError(f"{ENVIRONMENT_PREFIX}HOLD_WEBHOOK_URL: should begin with http:// or https:// and a host")
         if self.hold_webhook_secret is None:
             raise ValueError(
-                f"{ENVIRONMENT_PREFIX}HOLD_WEBHOOK_SECRET: set it, so that what is sent to "
-                f"{ENVIRONMENT_PREFIX}HOLD_WEBHOOK_URL is signed"
+                f"{ENVIRONMENT_PREFIX}HOLD_WEBHOOK_SECRET: set it to sign the requests to "
+                f"{ENVIRONMENT_PREFIX}HOLD_WEBHOOK_URL"
             )
         return self
 

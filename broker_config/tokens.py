@@ -164,7 +164,7 @@ def _limits(text: str, where: str) -> TokenLimits:
         name, _, number = part.partition("=")
         if name not in _LIMITS or name in found or not _LIMITS[name].fullmatch(number):
             # It is not shown: it may be the rest of a token.
-            raise ValueError(f"{where}: behind a token, which has no colon, stand its limits alone: {_LIMITS_FORM}")
+            raise ValueError(f"{where}: behind a token, which has no colon, only its limits may follow: {_LIMITS_FORM}")
         found[name] = Decimal(number) if name == "money" else int(number)
     return TokenLimits(**found)
 
@@ -190,7 +190,7 @@ def signing_key(secret: str) -> bytes:
         try:
             key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
         except (binascii.Error, ValueError):
-            raise ValueError(f"what stands behind {_PREFIX} is no base64") from None
+            raise ValueError(f"what follows {_PREFIX} is not base64") from None
     if len(key) < SHORTEST_KEY:
         raise ValueError(f"the key has {len(key)} bytes, where {SHORTEST_KEY} are the fewest")
     return key

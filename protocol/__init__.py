@@ -15,7 +15,7 @@
     R6.7, R11    `analysis`    what can be said of a valid submission without running it
                  `hints`       remedies for errors
 
-A module imports only those above it in this list. `facade` stands above all, and loads analysis and hints when they are
+A module imports only those above it in this list. `facade` is above all, and loads analysis and hints when they are
 asked for.
 """
 

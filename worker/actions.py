@@ -141,7 +141,7 @@ def settle(
     shown: str | None = None,
     by: str | None = None,
 ) -> Done:
-    """Say what became of CALL of RUN, which runs at most once, was begun, and has brought no result
+    """Settle CALL of RUN, which runs at most once, was begun, and has no known end
     (`acts held` shows what is known of it): --done, with --value as its result, or --failed REASON; or have it begin
     --again. On a terminal the call is shown first; elsewhere give --shown, or --yes.
 
@@ -151,10 +151,10 @@ def settle(
     return {"id": run.settle(call, outcome, value=value, reason=reason, by=by, shown=shown)}
 
 
-@_action("decide", "Move the moment that a call waits for.", served="call until")
+@_action("decide", "Change the moment that a call waits for.", served="call until")
 def move(run: Run, call: int | str, until: str | float, *, by: str | None = None) -> Done:
-    """Have CALL of RUN, a call of the tool wait, end at another moment: UNTIL is ISO 8601 with its offset, or a number
-    of seconds from now. At once where that is past.
+    """Let CALL of RUN, a call of the tool wait, end at another moment. UNTIL is ISO 8601 with its offset, or a number
+    of seconds from now. A moment in the past ends it at once.
 
     Exit codes: 0 moved, 2 UNTIL is no moment, 3 no server, 4 no such run, it is
     over, or the call waits for no moment.
@@ -169,7 +169,7 @@ def approve_plan(run: Run, plan: str, *, by: str | None = None, for_all: bool = 
     return {}
 
 
-@_action("control", "Do failed calls of a run again.", served="call instance downstream effects dry")
+@_action("control", "Retry the failed calls of a run.", served="call instance downstream effects dry")
 def retry(
     run: Run,
     *,
@@ -180,10 +180,10 @@ def retry(
     dry: bool = False,
     **skipped: Any,
 ) -> Done:
-    """Run the failed calls of RUN again, in RUN itself, and decide anew on what was skipped for them.
+    """Retry the failed calls of RUN in place, and decide again on calls that were skipped because of them.
 
-    A run that has ended goes on. Calls that have used what is written anew are stale: they are named, and --downstream
-    runs them again. Calls that were sent and forgotten are sent again by `acts dead resend`.
+    A run that has ended continues. Calls that used a result that is written again become stale: they are listed, and
+    --downstream runs them again. For fire-and-forget calls, use `acts dead resend`.
 
     Exit codes: 0 under way, 2 the value does not fit, 3 no server, 4 no such run, or nothing to do again.
     """
@@ -199,9 +199,9 @@ def skip(run: Run, *, call: int | None = None, instance: str | None = None, valu
     return retry(run, call=call, instance=instance, skip=True, value=value, **extent)
 
 
-@_action("control", "Begin no more calls of a run until it is resumed.", served="")
+@_action("control", "Pause a run; running calls finish.", served="")
 def pause(run: Run) -> Done:
-    """Begin no more calls of RUN. Calls at work end, and their results count. `acts resume` goes on.
+    """Pause RUN: running calls finish, and no others begin. `acts resume` continues it.
 
     Exit codes: 0 paused, 3 no server, 4 no such run, or it is over.
     """
@@ -209,9 +209,9 @@ def pause(run: Run) -> Done:
     return {}
 
 
-@_action("control", "Go on with a paused run.", served="ticks")
+@_action("control", "Resume a paused run.", served="ticks")
 def resume(run: Run, *, ticks: int | None = None) -> Done:
-    """Go on with RUN, which was paused; with --ticks also with a loop that has reached a limit.
+    """Resume RUN after a pause; with --ticks, continue a loop that has reached a limit.
 
     Exit codes: 0 under way, 3 no server, 4 no such run, or it is over.
     """
@@ -219,9 +219,9 @@ def resume(run: Run, *, ticks: int | None = None) -> Done:
     return {}
 
 
-@_action("control", "End a run now; results that come later do not count.", served="")
+@_action("control", "Cancel a run; later results do not count.", served="")
 def cancel(run: Run) -> Done:
-    """End RUN now. Calls at work are stopped where that is possible; results that come later do not count.
+    """Cancel RUN. Running calls are stopped where possible; later results do not count.
 
     Exit codes: 0 cancelled, 3 no server, 4 no such run, or it is over.
     """
@@ -229,11 +229,11 @@ def cancel(run: Run) -> Done:
     return {}
 
 
-@_action("control", "Begin a new run from a moment of another run.", served="at paused")
+@_action("control", "Start a new run from a moment of another run.", served="at paused")
 def fork(run: Run, *, at: str | None = None, paused: bool = False) -> Done:
-    """Begin a new run from what RUN is now, or was at a past message, and print its id.
+    """Start a new run from the state of RUN, now or at a past message, and print its id.
 
-    Calls that had ended then do not run again, also those that had failed (use `acts retry`); all others are.
+    Calls that had ended by then do not run again, even if they failed (use `acts retry`); all others do.
     RUN itself does not change.
 
     Exit codes: 0 forked, 3 no server, 4 no such run.
@@ -245,10 +245,10 @@ def fork(run: Run, *, at: str | None = None, paused: bool = False) -> Done:
 
 @_action("submit", "Replace the calls of a run that have not begun.", served="amendment add")
 def amend(run: Run, amendment: dict[str, Any], *, add: bool = False) -> Done:
-    """Put the calls of FILE (or - for standard input) in place of those of RUN that have not begun.
+    """Replace the calls of RUN that have not begun with those in FILE (or - for standard input).
 
-    FILE holds {"calls": […]}, and "tools" and "delegates" if they are needed. The new calls see all data of the run.
-    Replaced calls end as skipped; calls at work go on. A run that is running is paused meanwhile.
+    FILE holds {"calls": […]}, and "tools" and "delegates" if needed. The new calls see all data of the run.
+    Replaced calls end as skipped; running calls continue. A running run is paused meanwhile.
 
     Exit codes: 0 amended, 2 rejected and nothing changed, 3 no server, 4 no such run, or it is over.
     """
@@ -256,9 +256,9 @@ def amend(run: Run, amendment: dict[str, Any], *, add: bool = False) -> Done:
     return {}
 
 
-@_action("submit", "Add a text that the next request of a loop shows.", served="message")
+@_action("submit", "Add a text to the next request of a loop.", served="message")
 def say(run: Run, message: str | dict[str, Any] | list[str | dict[str, Any]]) -> Done:
-    """Add TEXT to the context of RUN's loop, whose next request shows it. A loop that has ended goes on.
+    """Add TEXT to the context of RUN's loop for its next request. A loop that has ended continues.
 
     Exit codes: 0 said, 2 a file cannot be taken, 3 no server, 4 no such run, no loop, or it was cancelled.
     """
@@ -271,7 +271,7 @@ def send(run: Run, messages: dict[str, Any] | list[dict[str, Any]]) -> Done:
     """Add the data messages of FILE (or - for standard input) to RUN: all of them or none.
 
     FILE holds a message such as {"type": "input", "input": {…}}, or a list of them; "_instance" names the instance.
-    They are validated by the schema of the promise. Calls that wait for it go on.
+    The promise's schema validates them. Calls that wait for it continue.
 
     Exit codes: 0 added, 2 rejected and nothing added, 3 no server, 4 no such run, or it is over.
     """
@@ -279,17 +279,17 @@ def send(run: Run, messages: dict[str, Any] | list[dict[str, Any]]) -> Done:
     return {}
 
 
-@_action("control", "Forget runs that have ended, one or many.", served="instances foreign")
+@_action("control", "Delete finished runs, one or many.", served="instances foreign")
 def delete(run: Run, *, instances: Sequence[str] | None = None, foreign: bool = False) -> Done:
-    """Forget RUN, which has ended: its log, its values, its child runs and dead letters, everything.
+    """Delete RUN, which must have ended: its log, values, child runs and dead letters.
 
-    Or all runs that the options choose: without --yes they are only listed, with what deleting them would free. Runs
-    under way stay, and so do those with calls that were sent and forgotten and are not done. It is done a few runs at a
-    time; if it is interrupted, the same command goes on.
+    Or all runs that the options choose: without --yes they are only listed, with the space they would free. Runs under
+    way stay, and so do runs with unfinished fire-and-forget calls. It deletes a few runs at a time; if it is
+    interrupted, run the same command again.
 
-    With --instance only what RUN, which has ended, holds of that instance: its messages, calls, files, child runs and
-    dead letters. Without RUN the same of every run that has ended, or of those that the options choose: they are listed
-    first, too. What may hold data of it and stays is printed.
+    With --instance, delete only what RUN holds about that instance: its messages, calls, files, child runs and dead
+    letters. Without RUN, delete it from every finished run, or from those that the options choose; they are listed
+    first, too. The command prints what may still hold its data.
 
     Exit codes: 0 deleted, or listed, 3 no server, 4 no such run, or it is not over.
     """

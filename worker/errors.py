@@ -150,7 +150,7 @@ class IsSimulation(NotPossibleNow):
 
     def __init__(self, run: str) -> None:
         super().__init__(
-            f"run {run} is a simulation (config.latent): its values are a model's, and no other run goes on from it; "
+            f"run {run} is a simulation (config.latent): its values come from a model, so no other run can use them; "
             "submit its document again without config.latent"
         )
 

@@ -268,7 +268,7 @@ Begin = Callable[[Callable[[], None]], object]
 
 
 class _Aside(NamedTuple):
-    """A lane that stands aside, since when, and what begins it."""
+    """A lane that yields, since when, and what begins it."""
 
     lane: str | None
     since: float
@@ -316,7 +316,7 @@ class LaneAdmission:
             self._later(0, self._serve)
 
     def _serve(self) -> None:
-        """Begin what may begin of what stands aside."""
+        """Begin the yielding lanes that may begin."""
         while (served := self._places.next()) is not None:
             run, lane = served
             self._begin(run, lane.begin)

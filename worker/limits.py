@@ -389,7 +389,7 @@ SHARE_OF_FREE_PLACES: Final = 8
 FEW_PLACES: Final = 16
 """Places below which none is kept free."""
 STUCK_SECONDS: Final = 0.5
-"""How long a lane stands aside before what is behind it is taken."""
+"""How long a lane yields before the lanes behind it are taken."""
 LANES_ASIDE: Final = 5_000
 QUARANTINE_SECONDS: Final = 30.0
 """How long a call in the quarantine keeps the next one from beginning."""
@@ -873,11 +873,11 @@ CALL_BYTES: Final = 8_000
 """Bytes of the parameters, and of the error, of a call of an instance."""
 INSTANCES_MOST_LISTED: Final = 100
 PLACE_PART_BYTES: Final = 2_000
-"""Bytes of a value that stands in a list."""
+"""Bytes of a value in a list."""
 
 # ui/opened
 MOST_GROUPS: Final = 100
-"""Kinds of errors of one call that are told apart."""
+"""Kinds of errors of one call that are distinguished."""
 OPENED_MOST_CALLS: Final = 5_000
 """Calls whose text is kept; those beyond are counted together."""
 MOST_RECORDS: Final = 20

@@ -146,7 +146,7 @@ class Forecast:
     def _of_call(self, call: Call, part: LanePart) -> Verdict:
         name = call.runner.name
         if name in self._coming.gone:
-            return True, f"there is no code under the name {name!r} any more"
+            return True, f"there is no code named {name!r} any more"
         contract = self._coming.contracts[name]
         case = _Case(call, part, self._writing(part), contract, self._checked.contracts[name])
         found = self._of_parameters(case)
@@ -321,7 +321,7 @@ def _executions(case: _Case, given: Mapping[str, Any]) -> Iterator[Mapping[str, 
 
 # PlanCost: how much a run will take, known before it starts (SPEC R6.7).
 #
-# The cost is that of a run without failures in which every call runs: what the sweep publishes again and what a limit
+# The cost is for a run without failures in which every call runs: what the sweep publishes again and what a limit
 # of concurrency or a pause publishes later is added to it, and skipped calls are subtracted. How often instances that
 # wait for global calls are woken depends on timing, so it has a bound of its own.
 
@@ -395,7 +395,7 @@ def cost_of(lanes: Iterable[Lane], queued: Container[str] = (), joined: Mapping[
 
 
 def _sort_of(call: Call, queued: Container[str]) -> str:
-    """Which tasks a call takes besides that of its lane."""
+    """Which tasks a call takes besides its lane's."""
     if call.is_fire_and_forget:
         return "sent"
     match call.runner.executor:

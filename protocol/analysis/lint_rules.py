@@ -277,7 +277,7 @@ def _wrapped_tools(plan: CheckedPlan) -> Iterator[Finding]:
         if where is not None:
             calls = tuple(islice((call.index for call in plan.calls if call.tool == name), limits.MOST_NAMED))
             why = f"the tool {name!r} has its schema under {where}, where it has no effect: any call fits"
-            yield Finding("ACT406", why, calls, None, f"replace the declaration by what stands under {where}")
+            yield Finding("ACT406", why, calls, None, f"replace the declaration with the content of {where}")
 
 
 def _uncallable_tools(plan: CheckedPlan) -> Iterator[Finding]:
@@ -342,10 +342,10 @@ def _never_written(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
 def unwrapping(declaration: Mapping[str, Any]) -> Iterator[str]:
     """Advice about the parts of a declaration that are written as in other systems."""
     if (path := calls_inside(declaration)) is not None:
-        yield f"a tool is itself the JSON Schema of its calls: replace it by what stands under {path}"
+        yield f"a tool is itself the JSON Schema of its calls: replace it with the content of {path}"
     for key in _RESULTS:
         if isinstance(declaration.get(key), dict) and "_output" not in declaration:
-            yield f"the schema of a tool's result is its _output: write what stands under {key} there"
+            yield f"the schema of a tool's result is its _output: move the content of {key} there"
 
 
 def calls_inside(declaration: Mapping[str, Any]) -> str | None:
@@ -366,7 +366,7 @@ _UNMISTAKABLE: Final = frozenset({"_outputPath", "_outputMethod", "_reasoningFor
 """Meta-properties whose names no parameter has by chance."""
 
 
-_WRAPPED: Final = "parameters stand beside _tool"
+_WRAPPED: Final = "parameters belong beside _tool"
 _WAITING: Final = frozenset({"dependson", "waitfor"})
 _INSTEAD: Final = {
     "a call waits for what it reads: read what the other call writes": (

@@ -93,7 +93,7 @@ class SeenCalls:
 
 
 def views_of(plan: CheckedPlan) -> Iterator[SeenCalls]:
-    """The views of a plan's lanes, that of the global one first."""
+    """The views of a plan's lanes, the global one first."""
     context, lanes = plan.context, plan.lanes
     shared = lanes.get(None, Lane(None, (), Graph({})))
     order = {node: position for position, node in enumerate(shared.graph.in_order())}

@@ -111,7 +111,9 @@ def _wait_problems(call: Call) -> Iterator[Problem]:
     if call.each:
         yield Problem("/_each", f"{WAIT} waits once: leave _each out")
     if call.output is None:
-        text = "nothing could wait for it: add an _outputPath, and list that place in the _after of what is to follow"
+        text = (
+            "nothing could wait for it: add an _outputPath, and list it in the _after of the calls that should follow"
+        )
         yield Problem("", text)
     until = call.parameters.get(UNTIL)
     if isinstance(until, str) and not any(at == pointer(UNTIL) for at, _ in call.reads) and moment_ms(until) is None:

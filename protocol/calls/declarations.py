@@ -251,7 +251,7 @@ class Toolbox:
     """The name of the delegate that another spelling leads to."""
 
     def tool(self, name: str) -> Tool | None:
-        """The tool of that name: declared, else that of the activity registered under it (SPEC R4.2)."""
+        """The tool of that name: declared, else from the activity registered under it (SPEC R4.2)."""
         return self.tools.get(name) or self.derived(name)
 
     def runner(self, tool: str, delegate: str | None, activity: str | None) -> Runner:
@@ -281,7 +281,7 @@ class Toolbox:
                         f"the schema of tool {tool.name!r} does not name {key}, so no call of it may carry one",
                     )
         if len(chosen) > 1:
-            yield Problem("/_delegate", "_activity and _delegate cannot stand together: leave one out")
+            yield Problem("/_delegate", "_activity and _delegate cannot be used together: remove one")
 
     def pin_problems(
         self, tool: Tool | None, runner: Runner, properties: Mapping[str, Any], written: Mapping[str, Any]
@@ -477,7 +477,7 @@ def has_own_run(definition: Mapping[str, Any]) -> bool:
 
 
 def workflow_document(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """The submission that a workflow is. Its schema stands beside a solution only: beside a plan message it would ask
+    """The submission that a workflow is. Its schema is used beside a solution only: beside a plan message it would ask
     a model (SPEC R12.1).
     """
     parts = ("context", "solution", "config", *(("schema",) if definition.get("solution") is not None else ()))
@@ -511,7 +511,7 @@ def unawaited_problem(call: Call, delegates: Mapping[str, Any]) -> str | None:
 
 
 def input_schema(own: Sequence[Message]) -> Any:
-    """The schema that a delegate declares for its input: that of its last input message that has one."""
+    """The schema that a delegate declares for its input: from its last input message that has one."""
     for message in reversed(own):
         kind = message.get("kind") if message.get("type") == "data" else message.get("type")
         if kind == "input" and "schema" in message:

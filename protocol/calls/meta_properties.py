@@ -144,7 +144,7 @@ def _gather_problems(value: Any, properties: Mapping[str, Any], *at: str | int) 
     if not isinstance(value, bool):
         yield Problem(pointer(*at), f"must be true or false ({kind_found(value)})")
     elif value and "_instance" in properties:
-        yield Problem(pointer(*at), "cannot stand beside _instance: a call with _gather reads in every instance")
+        yield Problem(pointer(*at), "cannot be combined with _instance: a call with _gather reads every instance")
 
 
 def _method_problems(value: Any, _: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
@@ -176,7 +176,7 @@ def _each_problems(value: Any, properties: Mapping[str, Any], *at: str | int) ->
         yield Problem(pointer(*at), f"must be the name of a parameter, or a list of such names ({kind_found(value)})")
         return
     if properties.get("_gather") is True:
-        yield Problem(pointer(*at), "cannot stand beside _gather, which reads an object of instances and no list")
+        yield Problem(pointer(*at), "cannot be combined with _gather, which reads an object of instances, not a list")
     if len(set(names)) < len(names):
         yield Problem(pointer(*at), "names a parameter twice")
     for name in names:

@@ -60,7 +60,7 @@ from .outcomes import Elements, LaneConfig, invalid_parameters
 
 Gather = Callable[[Call], Mapping[str, Fold] | None]
 
-RECORDED: Final = "recorded, and not carried out: the run is a simulation"
+RECORDED: Final = "recorded but not run: the run is a simulation"
 """Why a call of a simulation was skipped, of which nothing comes there (SPEC R12.10)."""
 REJECTED: Final = "Rejected"
 """The type of the error of a call that was rejected (SPEC R14.2)."""
@@ -454,7 +454,7 @@ class Execution(CallStatuses):
         return Hold(call, parameters, self._snapshot(call, parameters), until_ms=until)
 
 
-UNBROUGHT: Final = "is not there and no call can bring it any more"
+UNBROUGHT: Final = "is missing, and no call can write it any more"
 """Why a call is skipped whose value no call has written: another branch was taken, or a call has failed (SPEC R6.6)."""
 _ERRORS: Final = Reference(ERROR)
 _FATES = {

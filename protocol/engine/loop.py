@@ -478,8 +478,8 @@ class LoopLimits:
         if times < LOOP_REPEATS or loop.tick.number < loop.granted:
             return None
         return (
-            f"the last {times} ticks were the same: the same calls, with the same results. Say something that helps "
-            "(acts say), or let it go on (acts resume --ticks)"
+            f"the last {times} ticks were the same: the same calls, with the same results. Give it a hint "
+            "(acts say), or let it continue (acts resume --ticks)"
         )
 
     @property

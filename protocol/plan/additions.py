@@ -68,7 +68,7 @@ def _user_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:
     if message.get("type") != "text" and not (is_chat(message) and message["role"] == "user"):
         yield Problem(pointer(*at), 'only a text, or a message of "role": "user", can be said; data is sent')
     if "_instance" in message:
-        yield Problem(pointer(*at, "_instance"), "what is said is for the whole run: leave it out")
+        yield Problem(pointer(*at, "_instance"), "a message to a loop is for the whole run: remove it")
 
 
 def _shape_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:

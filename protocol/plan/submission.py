@@ -229,8 +229,8 @@ _KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "confi
 
 _DECLARING: Final = ("schema", "tool")
 _WITH_CALLS = '{"solution": {"calls": […]}}'
-_BARE_CALLS = f"calls stand in the solution: write {_WITH_CALLS}"
-_OF_A_TOOL = 'a property of a tool: its schema stands in {"tools": {NAME: {"type": "object", "properties": {…}}}}'
+_BARE_CALLS = f"calls belong in the solution: write {_WITH_CALLS}"
+_OF_A_TOOL = 'a property of a tool: its schema belongs in {"tools": {NAME: {"type": "object", "properties": {…}}}}'
 _NOTHING_TO_RUN = "nothing to run: give a solution, a plan message in the context, or a schema for a model to answer"
 _UNKNOWN_IN_SOLUTION = "unknown property; a solution has calls and output"
 _UNKNOWN_KEY = f"unknown property; a submission has {', '.join(sorted(_KEYS))}"

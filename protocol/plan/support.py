@@ -48,7 +48,7 @@ def _shown(plan: CheckedPlan) -> Iterator[Problem]:
     """Settings about what a model is shown of others' data, where they cannot be honoured (SPEC R16.3)."""
     config, is_request = plan.submission.config, plan.submission.is_request
     if not is_request and "show" in (config.get("trust") or {}):
-        text = "says what a request's model is shown, and this is none: leave it out"
+        text = "decides what a request's model sees, and this is not a request: remove it"
         yield Problem(pointer("config", "trust", "show"), text)
     hides = plan.asked.effects and plan.asked.result and not shows_untrusted(config)
     if is_request and hides:
@@ -64,7 +64,7 @@ def unsafe_names(messages: Sequence[Message], *at: str | int) -> Iterator[Proble
         for position, message in enumerate(messages):
             name = message.get(key)
             if isinstance(name, str) and name not in own and not _WORD.fullmatch(name):
-                text = f"a model is told the name of {what}, also where it is not shown the data: write it as one word"
+                text = f"models see the name of {what}, even if the data is hidden: make it one word"
                 yield Problem(pointer(*at, position, key), text)
 
 

@@ -64,7 +64,7 @@ from .schema import Explain, Request, advice_findings, compose, compose_lenientl
 
 # Early results: latent calls that a model has answered together with what they refer to (SPEC R4.8a, R12.4).
 #
-# Whoever writes a call with its result knows what calls with results listed before it write, and nothing else that is
+# The author of a call with its result knows what calls with results listed before it write, and nothing else that is
 # not there yet.
 
 

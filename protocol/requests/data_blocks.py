@@ -304,8 +304,8 @@ class Budget:
         self._left_bytes -= len(text)  # not encoded: what is counted may be a quarter of the bytes
         if self._left_bytes < 0:
             raise TooLarge(
-                f"a model would be shown more than {self._most_bytes} bytes of data (ACTS_LIMIT_CALL_BYTES): hand in "
-                "less, or have delegates read what is large"
+                f"a model would see more than {self._most_bytes} bytes of data (ACTS_LIMIT_CALL_BYTES): submit "
+                "less, or let delegates read the large values"
             )
         return cut(text, self.show_bytes, name)
 

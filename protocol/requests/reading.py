@@ -128,7 +128,7 @@ def _found(text: str, keys: Collection[str], decoder: json.JSONDecoder) -> list[
                 elif "calls" in keys and (calls := bare_calls(value)) is not None:
                     bare.append((calls, start, at))
     if stop is not None:
-        raise Unreadable("too much of it begins like JSON and is none")
+        raise Unreadable("too many parts look like JSON but are not")
     if not found and len(bare) == 1:
         calls, start, end = bare[0]
         if not _AROUND.sub("", without_comments(text[:start] + text[end:], is_whole=False)).strip():
@@ -413,9 +413,9 @@ def _joined(beside: dict[str, Any], text: Any) -> Any:
     if not beside:
         return held
     if not isinstance(held, dict):
-        raise Unreadable("other properties stand beside it, so it has to be of an object")
+        raise Unreadable("it has other properties beside it, so it must hold an object")
     if twice := beside.keys() & held.keys():
-        raise Unreadable(f"{min(twice)!r} stands in it and beside it")
+        raise Unreadable(f"{min(twice)!r} is both in it and beside it")
     return {**beside, **held}
 
 

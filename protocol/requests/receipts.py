@@ -67,7 +67,7 @@ def _definition(request: Request, call: Call) -> Mapping[str, Any]:
 
 # Own places: where the result of a call goes that a model has made as a function, and has given no place (SPEC R12.4).
 #
-# Whoever calls a function expects its result. So such a call is not sent and forgotten: what it brings is written to
+# A model that calls a function expects its result. So such a call is not fire-and-forget: its result is written to
 # `†result.c3`, for the call with the index 3, and shown to the model under that name. A tool that pins its places keeps
 # them; a call whose `_outputPath` is null says that nobody wants its result.
 

@@ -93,7 +93,7 @@ class Request:
 
     @cached_property
     def effectful(self) -> frozenset[str]:
-        """Tools whose calls change something outside, by their own trust and that of the code behind them."""
+        """Tools whose calls change something outside, by their own trust and the trust of the code behind them."""
         reach, tools = reach_of(self.submission.delegates, self.known), dict(self.submission.tools)
         return frozenset(name for name in self.tools if reach.of_tools(Declared(tools, {name: ()})).effects)
 

@@ -153,7 +153,7 @@ class GrowingAnswer:
             case "{" | "[" as opening:
                 self._open.append(opening)
                 if len(self._open) == 1 and not _BEFORE.fullmatch(self._text, 0, at):
-                    raise Unreadable("something stands before it")
+                    raise Unreadable("something precedes it")
                 if len(self._open) == 2 and self._is_in_calls:
                     self._list = at + 1
                 elif len(self._open) == 3 and self._is_in_calls:
@@ -161,14 +161,14 @@ class GrowingAnswer:
             case "}" | "]" as closing:
                 is_call = closing == "}" and len(self._open) == 3 and self._is_in_calls
                 if not self._open or self._open.pop() != {"}": "{", "]": "["}[closing]:
-                    raise Unreadable(f"a {closing} stands where nothing is open")
+                    raise Unreadable(f"a {closing} closes nothing")
                 return at + 1 if is_call else None
         return None
 
     def _begin_call(self, at: int) -> None:
         between = self._text[self._end or self._list : at].split()
         if between != ([b","] if self._end else []):
-            raise Unreadable("what stands in calls is not a list of calls")
+            raise Unreadable("calls is not a list of calls")
         self._began = at
 
     def _begin_value(self) -> None:

@@ -226,7 +226,7 @@ def _properties(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def result_of(request: Request, tool: Tool) -> CompiledSchema | None:
-    """Schema of a tool's results: its own, else that of the activity that runs its calls."""
+    """Schema of a tool's results: its own, else from the activity that runs its calls."""
     if tool.compiled_output is not None:
         return tool.compiled_output
     runner = request.runner(tool)

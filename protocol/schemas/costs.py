@@ -136,7 +136,7 @@ class Reading(NamedTuple):
 
 
 def reading(*schemas: Any) -> Reading:
-    """The cost of compiling schemas, by their size and that of their patterns."""
+    """The cost of compiling schemas, by their size and the size of their patterns."""
     parts, objects, patterns, states = 0, 0, 0, 0
     for part in chain.from_iterable(map(parts_of, schemas)):
         parts += 1

@@ -47,7 +47,7 @@ def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
     if type_ is None and not ("role" in message and "content" in message):
         yield Problem(pointer(*at), 'a message needs a "type", or "role" and "content"')
     elif type_ is None and (inner := inner_message(message)) is not None:
-        text = f"a message of type {inner['type']!r} stands for itself: write it in place of the message around it"
+        text = f"a message of type {inner['type']!r} is a message of its own: use it in place of the message around it"
         yield Problem(pointer(*at, "content"), text)
     elif type_ is not None and not isinstance(type_, str):
         yield Problem(pointer(*at, "type"), "must be a string")

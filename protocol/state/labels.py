@@ -153,8 +153,8 @@ def places_marked(message: Message, operation: Operation) -> Iterator[tuple[str,
 
 
 def places_untrusted(message: Message, operation: Operation) -> Iterator[tuple[str, ...]]:
-    """Keys of the places where untrusted data begins, names included. Whoever submits data chooses its top-level names,
-    as a schema does for what it promises.
+    """Keys of the places where untrusted data begins, names included. The submitter chooses top-level names, as a
+    schema does for what it promises.
     """
     kept = whole_list(operation.place)
     if is_promise(message):

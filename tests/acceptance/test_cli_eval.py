@@ -145,7 +145,7 @@ def test_what_is_wrong_with_the_file_is_told_with_its_lines_and_nothing_runs(mod
     )
     assert [line[:3] for line in wrong] == [":2:", ":3:", ":4:", ":5:", ":6:", ":7:", ":8:"]
     assert "there is no function 'none' in the modules of --activities" in wrong[2]
-    assert "the name 'good' is that of" in wrong[6]
+    assert "the name 'good' is also used by" in wrong[6]
     assert (
         "no model 'none' is configured (ACTS_MODEL, ACTS_MODELS); there is a, long"
         in told([good], "--model", "none")[0]

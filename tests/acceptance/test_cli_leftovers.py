@@ -112,4 +112,4 @@ def test_a_run_opens_no_port_and_leaves_nothing_within_seconds_of_its_end(hangin
     ended = {name: finish(run.command) for name, run in hanging.items()}
     assert all(one.code != 0 for one in ended.values())
     for interrupted in (interrupt_from_the_terminal, interrupt_the_command):
-        assert "nothing of it is kept" in ended[interrupted.__name__].stderr
+        assert "nothing is kept" in ended[interrupted.__name__].stderr

@@ -81,9 +81,7 @@ def test_a_call_that_is_not_awaited_and_fails_is_reported_by_an_embedded_run_whi
     assert told.json["background"] == {"outstanding": 0, "done": 0, "dead": 1}
     (letter,) = told.json["dead"]
     assert (letter["index"], letter["activity"], letter["error"]["type"]) == (0, "fail", "ValueError")
-    assert told.error_lines[0] == (
-        "acts: call 0 fail was sent and forgotten, and failed: ValueError: it cannot be done"
-    )
+    assert told.error_lines[0] == ("acts: fire-and-forget call 0 fail failed: ValueError: it cannot be done")
 
 
 def test_text_output_of_an_embedded_run_tells_it_too() -> None:
@@ -91,7 +89,7 @@ def test_text_output_of_an_embedded_run_tells_it_too() -> None:
     assert told.code == 1
     assert told.stdout.startswith("completed")
     assert told.stdout.endswith("in the background: 1 dead\n"), "where no run is kept, no list is"
-    assert "call 0 fail was sent and forgotten, and failed" in told.stderr
+    assert "fire-and-forget call 0 fail" in told.stderr
 
 
 def test_one_that_is_done_is_no_failure(records: Records) -> None:

@@ -46,7 +46,7 @@ def test_a_file_that_holds_no_tokens_is_refused_when_it_is_read(text: str | None
         (ANN, "token 1: should be NAME:RIGHTS:TOKEN"),
         (",", "names no token"),
         (f"ann:read:{ANN},bob:{BOB}", "token 2: should be"),
-        (f"ann:read:{ANN}:{BOB}", "token 1 (ann): behind a token, which has no colon, stand its limits"),
+        (f"ann:read:{ANN}:{BOB}", "token 1 (ann): behind a token, which has no colon, only its limits"),
         (f"ann:read:{ANN}:runs=1:{BOB}", "token 1: should be"),
         (f"ann:read:{ANN}:runs=1+runs=2", "token 1 (ann): behind a token"),
         (f"ann:read:{ANN}:runs=-1", "token 1 (ann): behind a token"),

@@ -130,7 +130,7 @@ def test_the_list_of_runs_is_searched_and_leads_to_a_run(browser: Browser, site:
         rows.filter(has_text=shop.id).get_by_role("link").click()
         opened.heading("The run")
         opened.page.goto(f"{site.url}/#/?search=nothing-has-this-name")
-        expect(opened.page.locator("#detail")).to_contain_text("No run fits.")
+        expect(opened.page.locator("#detail")).to_contain_text("No matching runs.")
 
 
 def test_who_may_only_read_is_shown_commands_and_no_buttons(browser: Browser, site: Site, backend: Backend) -> None:
@@ -274,7 +274,7 @@ def test_a_run_that_is_gone_is_said(browser: Browser, site: Site, backend: Backe
         run.delete()
         expect(opened.page.get_by_role("alert")).to_contain_text("is gone")
         open_view(opened, f"{site.url}/", run, "call", "0")
-        expect(opened.page.locator("#detail h2")).to_have_text("It is not there")
+        expect(opened.page.locator("#detail h2")).to_have_text("Not found")
 
 
 def test_of_many_rows_at_most_500_are_in_the_page(browser: Browser, site: Site, shop: Run) -> None:

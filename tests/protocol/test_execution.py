@@ -451,8 +451,8 @@ def test_r6_5_many_alternatives_and_scopes_are_waited_for_as_few() -> None:
 def test_r6_6_a_call_whose_writer_failed_is_skipped_with_the_reason_and_skipping_spreads() -> None:
     result = run(call("fail", to="†state.a"), call(to="†state.b", value="†state.a"), call(value="†state.b"))
     assert statuses(result) == ["failed", "skipped", "skipped"]
-    assert result.outcome(1).reason == "†state.a is not there and no call can bring it any more: call 0 failed"
-    assert result.outcome(2).reason == "†state.b is not there and no call can bring it any more: call 1 was skipped"
+    assert result.outcome(1).reason == "†state.a is missing, and no call can write it any more: call 0 failed"
+    assert result.outcome(2).reason == "†state.b is missing, and no call can write it any more: call 1 was skipped"
     assert result.outcome(1).messages == ()
 
 
@@ -468,7 +468,7 @@ def test_r6_6_choosing_an_alternative_is_how_if_and_else_are_written() -> None:
     assert statuses(result) == ["done", "skipped", "done", "skipped", "done"]
     assert result.data[None]["state"] == {"no": "n", "otherwise": "n", "joined": "n"}
     assert (
-        result.outcome(1).reason == "†state.yes is not there and no call can bring it any more: call 0 did not write it"
+        result.outcome(1).reason == "†state.yes is missing, and no call can write it any more: call 0 did not write it"
     )
 
 
@@ -521,7 +521,7 @@ def test_r6_6_reading_where_values_conflict_fails_the_call_with_what_is_wrong() 
 
 def test_r6_6_the_reason_names_the_first_few_writers_and_how_many_more_there_were() -> None:
     three, four = (run(*[call("fail", to="†state.a")] * n, call(value="†state.a")) for n in (3, 4))
-    reason = "†state.a is not there and no call can bring it any more: call 0 failed, call 1 failed, call 2 failed"
+    reason = "†state.a is missing, and no call can write it any more: call 0 failed, call 1 failed, call 2 failed"
     assert three.outcome(3).reason == reason
     assert four.outcome(4).reason == f"{reason} and 1 more"
 
@@ -530,7 +530,7 @@ def test_r6_6_what_was_there_and_is_gone_has_no_writer_to_be_named() -> None:
     calls = [call(value="†state.x.y", other="†state.p"), call(to="†state.x", value=5), call(to="†state.p")]
     result = run(*calls, context=[{"type": "state", "x": {"y": 1}}])
     told = "†state.x is a number"
-    assert result.outcome(0).reason == f"†state.x.y is not there and no call can bring it any more; {told}"
+    assert result.outcome(0).reason == f"†state.x.y is missing, and no call can write it any more; {told}"
 
 
 # SPEC R7.1: what one call is given is bounded, and measured before it is copied.

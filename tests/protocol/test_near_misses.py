@@ -160,7 +160,7 @@ def test_parameters_inside_a_property_of_their_own_are_reported(key: str) -> Non
         {"context": [{"type": "input", "id": 1}], "tools": {"get": TAKES}, "solution": {"calls": [call]}}
     )
     assert [(finding.code, finding.remedy) for finding in plan.findings] == [
-        ("ACT304", "parameters stand beside _tool")
+        ("ACT304", "parameters belong beside _tool")
     ]
 
 

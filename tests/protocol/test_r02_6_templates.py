@@ -151,7 +151,7 @@ def test_r2_6_what_reads_a_value_that_can_never_come_is_skipped_and_an_alternati
     result = run(*calls, context=CONTEXT)
     assert statuses(result) == ["failed", "skipped", "done"]
     assert [entry.outcome.reason for entry in result.log if entry.outcome.index == 1] == [
-        "†state.x is not there and no call can bring it any more: call 0 failed"
+        "†state.x is missing, and no call can write it any more: call 0 failed"
     ]
     assert result.data[None]["data"] == {"other": "a 1"}
 

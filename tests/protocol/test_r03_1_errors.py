@@ -61,14 +61,14 @@ def test_r3_1_a_handler_is_skipped_where_none_of_them_fails() -> None:
     result = run(call(to="†state.a", value=1), HANDLER, call(to="†data.c", value="†data.handled"))
     assert statuses(result) == ["done", "skipped", "skipped"]
     assert result.outcome(1).reason == (
-        "†error.error.message is not there and no call can bring it any more: no call listed before it has failed"
+        "†error.error.message is missing, and no call can write it any more: no call listed before it has failed"
     )
 
 
 def test_r6_6_what_an_error_does_not_hold_is_not_said_to_come_of_no_failure() -> None:
     result = run(call("fail", to="†state.a"), call(to="†state.b", value="†error.error.code"))
     reason = result.outcome(1).reason
-    told = "†error.error.code is not there and no call can bring it any more; †error.error has 'type', 'message'"
+    told = "†error.error.code is missing, and no call can write it any more; †error.error has 'type', 'message'"
     assert reason == told
 
 

@@ -548,7 +548,7 @@ def test_r4_2a_an_activity_and_a_delegate_exclude_each_other(raw: Any, tool: Any
     found = problems({"solution": {"calls": [{"_tool": "t", **raw}]}, "tools": {"t": tool}},
                      activities={"a": ANY}, delegates=["d"])  # fmt: skip
     assert pointers(found) == [f"/solution/calls/0{at}"]
-    assert "_activity and _delegate cannot stand together: leave one out" in found[0].message
+    assert "_activity and _delegate cannot be used together: remove one" in found[0].message
 
 
 REVEAL: dict[str, Any] = {"properties": {"_scopes": {"items": {"enum": ["input"]}}, "n": {"type": "integer"}}}
@@ -757,7 +757,7 @@ def test_r4_10_it_names_parameters_that_are_references(given: dict[str, Any], wo
 def test_r4_10_it_excludes_gathering_and_what_a_model_or_a_person_gives() -> None:
     instances = [{"type": "state", "_instance": "①", "urls": []}]
     (problem,) = problems_of({**EACH, "_gather": True}, context=instances)
-    assert "cannot stand beside _gather" in problem.message
+    assert "cannot be combined with _gather" in problem.message
     (problem,) = problems_of(
         {**EACH, "_tool": "think"}, context=CONTEXT, activities={}, model=True, tools={"think": {}}
     )

@@ -530,7 +530,7 @@ def test_r6_3a_a_skipped_call_says_what_is_not_there() -> None:
     result = run(*calls, call(value="†data.a", _instance="②"), context=context, config={"partial": True})
     assert (statuses(result, "①"), statuses(result, "②")) == (["done"], ["skipped", "skipped"])
     reasons = [str(entry.outcome.reason) for entry in result.log if entry.outcome.index == 1]
-    assert reasons == ["†state.x is not there and no call can bring it any more"]
+    assert reasons == ["†state.x is missing, and no call can write it any more"]
 
 
 def test_r6_3_a_request_needs_what_is_promised_and_required_too() -> None:

@@ -554,7 +554,7 @@ def test_r10_1_a_reference_has_to_be_satisfied_in_every_instance() -> None:
     ("raw", "context", "at", "words"),
     [
         (call("give", "†state.y", _instance="*"), [], "/_instance", "has no instances: leave _instance out"),
-        (call("give", "†state.y", _instance="*", _gather=True), BOTH, "/_gather", "cannot stand beside _instance"),
+        (call("give", "†state.y", _instance="*", _gather=True), BOTH, "/_gather", "cannot be combined with _instance"),
     ],
 )
 def test_r10_1_it_needs_instances_and_does_not_gather(raw: Any, context: Any, at: str, words: str) -> None:

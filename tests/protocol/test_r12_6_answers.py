@@ -413,7 +413,7 @@ def test_references_in_a_text_are_references() -> None:
     [
         ({"note": {"_json": "{broken"}}, "/calls/0/note/_json", "it should hold JSON as a text: it is not JSON"),
         ({"note": {"_json": ""}}, "/calls/0/note/_json", "it is not JSON"),
-        ({"note": {"c": 1, "_json": "[1]"}}, "/calls/0/note/_json", "so it has to be of an object"),
+        ({"note": {"c": 1, "_json": "[1]"}}, "/calls/0/note/_json", "it must hold an object"),
         ({"note": {"c": 1, "_json": '{"c": 2}'}}, "/calls/0/note/_json", "'c' stands in it and beside it"),
         ({"_json": '{"_tool": "other"}'}, "/calls/0/_json", "'_tool' stands in it and beside it"),
         ({"note": {"_json": '{"a": 1, "a": 2}'}}, "/calls/0/note/_json", "'a'"),

@@ -295,7 +295,7 @@ def test_r12_5_a_request_that_would_show_more_data_than_may_be_sent_is_refused()
     context = [{"type": "state", "_instance": f"i{number}", "big": "x" * 900_000} for number in range(20)]
     limits = Limits(submission_bytes=100_000_000)
     asked = read_request({"context": context, "schema": {"type": "string"}}, Environment(limits=limits))
-    with pytest.raises(Rejected, match="a model would be shown more than 16777216 bytes"):
+    with pytest.raises(Rejected, match="a model would see more than 16777216 bytes"):
         render(asked)
 
 

@@ -29,7 +29,7 @@ def test_the_writers_and_their_fate_are_reported_down_to_the_call_that_failed(ba
     assert told.code == 0
     lines = told.stdout.splitlines()
     assert lines[0] == "†state.c is not there"
-    assert lines[2].startswith("  call 2 echo writes †state.c: skipped: †state.b is not there")
+    assert lines[2].startswith("  call 2 echo writes †state.c: skipped: †state.b is missing")
     assert lines[3].startswith("  call 1 echo writes †state.b, which call 2 lacks: skipped: ")
     assert lines[4] == "  call 0 explode writes †state.a, which call 1 lacks: failed: ValueError: boom"
     absence = command(backend, "explain", run, "†state.c", "--json").json["absence"]

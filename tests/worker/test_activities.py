@@ -910,7 +910,7 @@ def pays(
     [
         ({"rates": {"123-45": "x"}}, "rates, below it: Input should be a valid integer"),
         ({"rows": [[1], ["123-45"]]}, "rows.1.0: Input should be a valid integer"),
-        ({"by": {"kind": "123-45"}}, "by: its tag is none of those expected"),
+        ({"by": {"kind": "123-45"}}, "by: its tag is not one of those expected"),
         ({"by": {"kind": "card", "number": "123-45"}}, "by, below it: Input should be a valid integer"),
     ],
 )

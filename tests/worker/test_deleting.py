@@ -142,9 +142,9 @@ def test_a_run_with_calls_that_are_not_done_stays_unless_it_is_named(kept: Backe
     run = ended(kept, "outstanding")
     kept.redis.hset(Keys(kept.settings.key_prefix, run).outbox, "\x1f0", "sent:1:0:q")
     told = command(kept, "delete", "--name", "outstanding", "--yes")
-    assert told.stdout == "deleted 0 runs, 0 bytes\nstay: 1 sent and forgotten calls not done\n"
+    assert told.stdout == "deleted 0 runs, 0 bytes\nstay: 1 fire-and-forget calls not done\n"
     named = command(kept, "delete", run)
-    assert (named.code, "1 call sent and forgotten, not done, and not sent again now" in named.stdout) == (0, True)
+    assert (named.code, "1 fire-and-forget call not done, and not sent again now" in named.stdout) == (0, True)
 
 
 def test_a_run_that_goes_on_meanwhile_stays(kept: Backend) -> None:

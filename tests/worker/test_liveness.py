@@ -480,7 +480,7 @@ def test_a_worker_that_is_to_end_lets_a_call_end_and_leaves_those_behind_it_to_o
         run = own.client.submit(solution={"calls": chain_stopping(f"leaving-{pool}", 3)})
         own.meeting.take(f"at:leaving-{pool}")
         first.send_signal(signal.SIGTERM)
-        heard(own, "no call of a run begins here any more; those at work have")
+        heard(own, "no more calls begin here; running calls have")
         own.meeting.open_gate(f"leaving-{pool}")
         assert first.wait(DEADLINE_SECONDS) == 0
     assert own.redis.llen(own.queue("instances")) == 1

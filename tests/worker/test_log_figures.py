@@ -399,7 +399,7 @@ def test_a_worker_whose_figures_cannot_be_shown_does_not_start_and_says_what_to_
             code, said = refused(backend_process_figures, *command)
             assert (code, "name another port or address" in said) == (3, True), said
     code, said = refused(backend_process_figures, "worker", "--pool", "prefork", "--metrics-port", port)
-    assert (code, "take another pool" in said) == (3, True), said
+    assert (code, "use another pool" in said) == (3, True), said
 
 
 @pytest.mark.nightly
@@ -631,11 +631,11 @@ def test_a_cancelled_consumer_is_seen(backend_health: Backend) -> None:
         assert stats(backend_health)["problems"] == {}
         make_client_application(backend_health.settings).control.cancel_consumer("delegates", reply=True, limit=1)
         until(lambda: ask(backend_health, "health")[0] == 3)
-        assert "queue delegates is not consumed any more" in ask(backend_health, "health")[1]
-        assert stats(backend_health)["problems"] == {"queue delegates": "is not consumed any more"}
+        assert "queue delegates is no longer consumed" in ask(backend_health, "health")[1]
+        assert stats(backend_health)["problems"] == {"queue delegates": "is no longer consumed"}
         code, said = ask(backend_health, "doctor")
         assert code == 3
-        assert "queue delegates is not consumed any more" in said
+        assert "queue delegates is no longer consumed" in said
 
 
 def test_a_worker_that_gives_no_sign_of_life_is_seen(backend_health: Backend) -> None:

@@ -125,8 +125,8 @@ def test_the_same_id_twice_is_one_run_and_another_document_is_refused(backend: B
     assert len(list(backend.client.run(name).log())) == 1
     refused = command(backend, "submit", "-", "--json", "--id", name, stdin=ECHO)
     assert (refused.code, refused.json["status"]) == (2, "rejected")
-    assert "is that of another submission" in refused.error_lines[0]
-    with pytest.raises(Rejected, match="stands for the newest run"):
+    assert "belongs to another submission" in refused.error_lines[0]
+    with pytest.raises(Rejected, match="means the newest run"):
         backend.client.submit([], {"calls": []}, id="latest")
     in_other_order = {"calls": [dict(reversed(call.items())) for call in note["solution"]["calls"]]}
     assert backend.client.submit([], in_other_order, id=f"{name}-order").id == f"{name}-order"

@@ -277,7 +277,7 @@ def wrong_answers() -> Iterator[tuple[str, Row]]:
         "parameters as a JSON text",
         Row(
             answered({"_tool": "add", "arguments": '{"a": 1}'}),
-            ("InvalidCall", "parameters stand beside _tool"),
+            ("InvalidCall", "parameters belong beside _tool"),
             ways=IN_TEXT,
         ),
     )

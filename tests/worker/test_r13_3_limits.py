@@ -109,7 +109,7 @@ def test_r12_5_a_request_that_grows_too_large_ends_the_run_and_is_not_sent(loops
     result = asked.result()
     assert result.status == "failed"
     assert (result.reason or "").startswith("TooLarge: ")
-    assert "a model would be shown more than 16777216 bytes" in (result.reason or "")
+    assert "a model would see more than 16777216 bytes" in (result.reason or "")
     assert asked.asked == {}
 
 

@@ -241,7 +241,7 @@ def test_calls_that_will_or_may_be_refused_are_named_with_the_reason(backend: Ba
     }  # fmt: skip
     assert "/n" in found[1][1]
     assert "/word: what comes is string, and string (length at most 3) is taken" in found[2][1]
-    assert "no code under the name 'sage'" in found[4][1]
+    assert "no code named 'sage'" in found[4][1]
     assert {line["run"] for line in told.json_lines} == {run.id}
     lines = exits(1, command(backend, "check", "--runs", *new)).stdout.splitlines()
     assert any(line.startswith(f"will  run {run.id} call 1 reckon: ") for line in lines)

@@ -212,10 +212,10 @@ def test_an_interrupted_batch_says_the_command_that_goes_on(backend: Backend, me
     for _ in range(3):
         meeting.open_gate(gate)
     first, last = told.stderr.splitlines()
-    command = first.partition("it goes on with: ")[2]
+    command = first.partition("continue with: ")[2]
     assert command.startswith("acts run ")
     assert command.split()[-2] == "--id"
-    assert (told.code, last.endswith(f"goes on, and so does the rest with: {command}")) == (130, True)
+    assert (told.code, last.endswith(f"for the rest, use: {command}")) == (130, True)
 
 
 def test_many_rows_are_several_runs_and_what_is_gathered_over_all_rows_is_one(backend: Backend, folder: Path) -> None:

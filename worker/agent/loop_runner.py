@@ -158,7 +158,7 @@ class LoopRunner:
         """Log the next request, or the limit that keeps it from being sent."""
         view, loop = self._view, self._view.loop
         if view.parent is not None and not await self._services.log.is_awaited(view.parent, view.run):
-            return await self._fail("the call that it was to answer does not wait for it any more")
+            return await self._fail("the call that it should answer no longer waits")
         if (limit := view.limits.tick_limit(loop)) is not None:
             return await self._fail("; ".join((*last_errors(view), limit)))
         asks = self._asks
@@ -294,8 +294,8 @@ class LoopRunner:
         return request_of(self._view, self._services.checker)
 
     async def _send(self, attempt: Attempt) -> bool:
-        """Send the request to whoever asks the model, who reads the messages in the log: so a conversation crosses the
-        broker once, and not with each tick. Where workers that ask models cannot read the log, they are sent along.
+        """Send the request to the worker that asks the model. It reads the messages in the log, so a
+        conversation crosses the broker once, not with each tick; if it cannot read the log, they are sent along.
         """
         view, config = self._view, config_of(self._view, self._asks)
         if (most := view.limits.seconds) is not None:

@@ -97,7 +97,7 @@ def json_object(body: bytes) -> Mapping[str, Any]:
         value = None
     if not isinstance(value, dict):
         shown = body[: limits.BODY_SHOWN_BYTES].decode(errors="replace")
-        raise InvalidAnswer(f"the model's server has answered with what is not a JSON object: {shown}")
+        raise InvalidAnswer(f"the model's server did not answer with a JSON object: {shown}")
     return value
 
 

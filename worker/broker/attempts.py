@@ -267,8 +267,8 @@ Result = Success | Failure | Retry
 
 
 NOT_KNOWN: Final = (
-    "it was begun, and the log does not say how it has ended: its worker died or gave no sign of life, or the log is "
-    "that of a fork or a backup"
+    "it began, and the log does not say how it ended: its worker died or gave no sign of life, or the log comes from "
+    "a fork or a backup"
 )
 """Says of a call that runs at most once and is not begun again by itself why that is (SPEC R4.11)."""
 
@@ -337,7 +337,7 @@ def current_call() -> CurrentCall:
     """
     attempt = current_attempt()
     if attempt is None:
-        raise LookupError("no call is carried out here: only activities and delegates can ask for it")
+        raise LookupError("no call is running here: only activities and delegates can use this")
     id_ = attempt.id
     index, element = call_of(id_.index), element_of(id_.index)
     place, last = attempt.place.header, read_progress(attempt.progress)

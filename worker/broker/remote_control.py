@@ -131,7 +131,7 @@ def restrict(steps: Iterable[Any], settings: Settings) -> None:
 
 
 def handlers(settings: Settings) -> dict[str, Handler]:
-    """The commands that are taken, by name; what stands there for the others refuses them."""
+    """The commands that are taken, by name; the entries for all others refuse them."""
     known: dict[str, Handler] = Panel.data
     taken = known if settings.remote_control else {name: known[name] for name in (*_HARMLESS, COMMAND)}
     return _Handlers({name: _outliving(name, handler) for name, handler in {**taken, **_OF_TASKS}.items()})

@@ -339,7 +339,7 @@ class Admission:
         match message.payload:
             case [[*_], dict(named), dict() | None as embedded]:
                 return "it asks for more than its task" if named or any((embedded or {}).values()) else None
-        return "its body is not that of a task"
+        return "its body is not a task's"
 
     def _belongs(self, task: str, queue: str) -> bool:
         if queue in self._tasks:

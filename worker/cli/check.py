@@ -69,7 +69,10 @@ class DeploymentOptions:
         "will refuse, or may, or that its labels hold.",
     )
     gone: tuple[str, ...] = option(
-        "--gone", metavar="NAME", multiple=True, help="With --runs: there is no code of this name any more; repeatable."
+        "--gone",
+        metavar="NAME",
+        multiple=True,
+        help="With --runs: this activity or delegate no longer exists; repeatable.",
     )
 
 
@@ -196,7 +199,7 @@ def check(
     """Check FILE (or - for standard input) and run nothing. Prints all errors; or, if there are none, which calls run
     when (waves), the branches and the findings.
 
-    With --runs: hold the calls of runs that have not ended against code that is not deployed yet.
+    With --runs: check the calls of unfinished runs against code that is not deployed yet.
 
     Exit codes: 0 valid, 2 not; with --runs 1 where calls will be refused, 3 no server.
     """
@@ -379,7 +382,7 @@ def _cost(plan: Plan) -> str:
         (cost.queued_activities, "call with a queue of its own", "calls with a queue of their own"),
         (cost.delegate_requests, "delegate call", "delegate calls"),
         (cost.model_requests, "request to a model", "requests to models"),
-        (cost.background_sends, "call that is sent and forgotten", "calls that are sent and forgotten"),
+        (cost.background_sends, "fire-and-forget call", "fire-and-forget calls"),
     ):
         parts += [f"{number} {one if number == 1 else several}"] if number else []
     tasks = f"{counted(cost.tasks, 'Celery task')} for {', '.join(parts)}" if parts else "no Celery task"

@@ -205,7 +205,7 @@ retry = action_command(
         "--downstream", is_flag=True, help="Also do again what has used their results, and what was stale before."
     ),
     click.option(
-        "--effects", is_flag=True, help="With --downstream: also calls with effects, and what was sent and forgotten."
+        "--effects", is_flag=True, help="With --downstream: also calls with effects, and fire-and-forget calls."
     ),
     read=_read_retry,
     show=_print_retry,
@@ -261,12 +261,12 @@ def resend(ids: tuple[str, ...], is_all: bool, *, common: Common) -> None:
     _act(ids, is_all, common, "resent", lambda letters, chosen: letters.resend(chosen))
 
 
-@command("Forget calls for ever.", into=dead)
+@command("Delete dead letters for good.", into=dead)
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="Every one there is.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask. On a terminal --all asks first.")
 def drop(ids: tuple[str, ...], is_all: bool, yes: bool, *, common: Common) -> None:
-    """Forget calls for ever.
+    """Delete dead letters for good.
 
     Exit codes: 0 done, 3 no server, 4 one of them is not there (then none is dropped).
     """
@@ -355,7 +355,7 @@ class DeleteOptions:
         "--instance", multiple=True, metavar="I", help="Only what RUN, or each run, holds of it; repeatable."
     )
     foreign: bool = option(
-        "--foreign", is_flag=True, help="RUN is another version's, which is not there any more to end it."
+        "--foreign", is_flag=True, help="RUN belongs to another version, of which no worker is left to end it."
     )
 
 
@@ -438,6 +438,6 @@ def _deleted_line(run: Parameters) -> str:
 
 def _deleted(run: Parameters) -> str:
     with_it = f", with {counted(len(run['children']), 'child run')}" if run["children"] else ""
-    calls = counted(run["outstanding"], "call")
-    lost = f"; {calls} sent and forgotten, not done, and not sent again now" if run["outstanding"] else ""
+    calls = counted(run["outstanding"], "fire-and-forget call")
+    lost = f"; {calls} not done, and not sent again now" if run["outstanding"] else ""
     return f"run {run['run']} is deleted{with_it}: {size_words(run['bytes'])}{lost}"

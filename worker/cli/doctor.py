@@ -8,7 +8,7 @@ from .options import COMPLETED, UNAVAILABLE, Common, command
 from .output import counted, escaped, print_json, print_text, tell
 
 
-@command("Say what is wrong, and what to do.")
+@command("Find out what is wrong and what to do.")
 @click.option(
     "--restored",
     is_flag=True,
@@ -40,7 +40,7 @@ def doctor(*, restored: bool, common: Common) -> int:
 
 
 def _note_restored(common: Common) -> None:
-    """Have calls asked about that a log does not know to have begun, since it is that of a backup."""
+    """Ask about calls that a log restored from a backup does not know to have begun."""
     from ..store.connections import connect, redis_errors
     from ..store.run_list import RunList
 

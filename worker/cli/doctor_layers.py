@@ -117,7 +117,7 @@ def examine_backend(settings: Settings) -> Iterator[Layer]:
         yield from _workers_and_queues(settings)
     else:
         for name in ("workers", "queues"):
-            yield Layer(name, "cannot be asked without the broker", False, ["mend the broker first"])
+            yield Layer(name, "cannot be asked without the broker", False, ["fix the broker first"])
 
 
 def examined(name: str, settings: Settings) -> Layer:
@@ -176,7 +176,7 @@ def _activities(layer: Layer, settings: Settings) -> None:
         if names:
             layer.add(f"{len(names)} {noun}: {', '.join(sorted(names))}")
     if not layer.detail:
-        layer.add("none are configured: calls are carried out by delegates, or by a model (latent calls)")
+        layer.add("none are configured: delegates, or a model (latent calls), run all calls")
         layer.add("a client checks calls of code against what the workers announce (`acts contracts`)")
 
 
@@ -215,7 +215,7 @@ def _mcp(layer: Layer, settings: Settings) -> None:
             f"{name}: {', '.join(f'{count} {state}' for state, count in sorted(states.items())) or 'no tools'}"
         )
         if states["changed"] or states["gone"]:
-            layer.warn(states_of_tools, f"look at `acts mcp tools {name}`, and admit what is right")
+            layer.warn(states_of_tools, f"look at `acts mcp tools {name}`, and admit the right ones")
         else:
             layer.add(states_of_tools)
 
@@ -392,11 +392,11 @@ def _runs(layer: Layer, settings: Settings) -> None:
             layer.warn(
                 f"calls wait for {silent}",
                 "a call keeps Python's lock, or its connections are lost: `acts status RUN` names its calls; if it "
-                "does not come back, end that process, and they go on elsewhere",
+                "does not recover, end that process, and they continue elsewhere",
             )
         if foreign := runs.count_foreign():
             layer.warn(
-                f"{counted(foreign, 'run')} of another version, which no worker of this one goes on with",
+                f"{counted(foreign, 'run')} of another version, which workers of this version do not continue",
                 "start workers of that version, or `acts delete RUN --foreign`: `acts runs --status foreign`",
             )
 

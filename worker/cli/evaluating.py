@@ -124,7 +124,7 @@ def _cases(file: str, settings: Settings, base: Any) -> list[Case]:
             problems += _placed(rejected, place)
             continue
         if case.name in places:
-            problems.append(Problem("", f"{place}: the name {case.name!r} is that of {places[case.name]}, too"))
+            problems.append(Problem("", f"{place}: the name {case.name!r} is also used by {places[case.name]}"))
         places[case.name] = place
         cases.append(case)
     if not cases and not problems:

@@ -575,6 +575,6 @@ def done_with(runs: Iterable[Of], report: Callable[[Sequence[Of]], str]) -> list
         for run in runs:
             done.append(run)
     except BaseException:  # Ctrl-C, too
-        tell(f"{report(done)}; the same command goes on")
+        tell(f"{report(done)}; the same command continues")
         raise
     return done

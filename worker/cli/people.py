@@ -381,7 +381,7 @@ def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...]
 
     A solution in FILE is ignored. Without a schema in FILE the only output is null. With --tick give a run: what its
     loop asked in that tick is shown. With --call the calls of FILE count: of a latent call, or one whose delegate is a
-    model, what it would be asked is shown, in the first instance that it runs in. What is not known yet stands as a
+    model, what it would be asked is shown, in the first instance that it runs in. What is not known yet is shown as a
     reference.
 
     Exit codes: 0 shown, 2 FILE is not valid, 3 no server, 4 no such run or tick.

@@ -327,7 +327,7 @@ class View:
     is_all: bool = option("--all", is_flag=True, help="Print everything, and every value whole.")
     is_failed: bool = option("--failed", is_flag=True, help="Only what failed.")
     tool: str | None = option("--tool", metavar="NAME", help="Only calls of this tool.")
-    limit: int | None = option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many.")
+    limit: int | None = option("--limit", type=click.IntRange(min=0), metavar="N", help="Print at most this many.")
     is_quiet: bool = option("--quiet", "-q", is_flag=True, help="Print the first line only: the status.")
 
     @property

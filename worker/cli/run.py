@@ -117,9 +117,7 @@ def _deserted(settings: Settings, queues: Sequence[str]) -> list[str]:
     return [queue for queue in queues if queue not in served]
 
 
-_GONE: Final = (
-    "the run ends here, with its embedded server, and nothing of it is kept; with ACTS_BROKER_URL it would go on"
-)
+_GONE: Final = "the run ends with its embedded server, and nothing is kept; with ACTS_BROKER_URL it would continue"
 _NO_TERMINAL: Final = (
     "{} waits for a person, and there is no terminal to ask at: run it from one, or on a server with `acts submit`, "
     "`acts held` and `acts approve`"
@@ -149,7 +147,10 @@ class _Patience:
     """The options that say for how long to wait, and what to keep of an embedded worker."""
 
     timeout: float | None = option(
-        "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Give up after this long."
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="Stop waiting after this time.",
     )
     log: str | None = option(
         "--worker-log",
@@ -183,17 +184,17 @@ def run(
 ) -> int:
     """Submit FILE (or - for standard input, or a workflow's name), wait for its end and print the result.
 
-    If no broker is configured, a server and a worker are started for the time of the run, and nothing of them is left
-    behind. They end when the calls that were sent and forgotten have ended, too.
+    If no broker is configured, a server and a worker are started for the time of the run, and nothing is left
+    behind. They end when fire-and-forget calls have ended, too.
 
     With --rows the plan runs once for each row of a table, and a row is written for each: its key, the columns, its
-    status, its first error. All rows are checked before the first one runs. The same command with --id goes on with
-    what was cut off.
+    status, its first error. All rows are checked before the first one runs. The same command with --id continues
+    after an interruption.
 
     Warnings of `acts check` are printed on stderr; --json has all its findings.
 
-    Exit codes: 0 completed, 1 failed or cancelled (with a backend of its own also where a call that was sent and not
-    awaited failed for good), 2 rejected before anything ran, 3 no server, or timeout.
+    Exit codes: 0 completed, 1 failed or cancelled (with an embedded server also if a fire-and-forget call
+    failed for good), 2 rejected before anything ran, 3 no server, or timeout.
     """
     deadline = None if patience.timeout is None else time.monotonic() + patience.timeout
     has_rows = table.are_given()
@@ -259,7 +260,7 @@ def _see_through(
     from .progress import wait
 
     view, deadline, is_embedded = options.view, options.deadline, options.embedded is not None
-    goes_on = _GONE if is_embedded else f"run {submitted.id} goes on: acts status {submitted.id}"
+    goes_on = _GONE if is_embedded else f"run {submitted.id} continues: acts status {submitted.id}"
     try:
         decider = Decider(submitted, is_embedded=is_embedded)
         decider.note_plan()
@@ -313,9 +314,9 @@ def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
         name = call_name(letter["index"], letter["activity"] or letter["delegate"] or "?")
         where = f" in {letter['instance']}" if letter["instance"] is not None else ""
         error = letter["error"]
-        tell(f"call {name}{where} was sent and forgotten, and failed: {error['type']}: {error['message']}")
+        tell(f"fire-and-forget call {name}{where} failed: {error['type']}: {error['message']}")
     if len(dead) > limits.MOST_TOLD:
-        tell(f"{len(dead) - limits.MOST_TOLD} more calls that were sent and forgotten failed: --json lists all")
+        tell(f"{len(dead) - limits.MOST_TOLD} more fire-and-forget calls failed: --json lists all")
     return dead
 
 
@@ -335,7 +336,7 @@ class _Rows:
     def run(self, value: Any, table: RowOptions, checks: CheckOptions, answer: Answer) -> int:
         """Check all rows, then run them and write a row for each; returns the exit code."""
         if self.options.view != View(is_quiet=self.options.view.is_quiet):
-            raise click.UsageError("with --rows only --quiet says what is printed: `acts show RUN` looks into a run")
+            raise click.UsageError("with --rows, use only --quiet; `acts show RUN` shows a run")
         file = row_file(table, self.client.settings)
         output = table.target(file.path)
         plan = RowPlan.of(value, lambda document: self.client.check_submission(document, allow=self.allowed))
@@ -373,10 +374,12 @@ class _Rows:
         again = shlex.join(["acts", *words, *(() if self.naming.id is not None else ("--id", batch.id))])
         if not self.options.view.is_quiet:
             several = f", in {len(batch.runs)} runs" if len(batch.runs) > 1 else ""
-            tell(f"run {batch.id}: {counted(batch.rows, 'row')}{several}; if this is cut off, it goes on with: {again}")
+            tell(
+                f"run {batch.id}: {counted(batch.rows, 'row')}{several}; if this is interrupted, continue with: {again}"
+            )
         if plan.held or plan.waits_for_approval:
             tell(f"calls of these rows wait for a person: acts held {batch.runs[0]}, then acts approve or acts reject")
-        return f"what was submitted goes on, and so does the rest with: {again}"
+        return f"what was submitted continues; for the rest, use: {again}"
 
     def _write(self, file: RowFile, survey: Survey, batch: RowBatch, writer: RowWriter) -> None:
         """Submit the parts in order, and write the rows of each when it has ended."""

@@ -143,7 +143,7 @@ def show(run: str, instance: str | None, at: str | None, *, form: ShowOptions, v
     A few of many instances are printed, and the beginning of large values; --all and --json print everything.
 
     With --html the run is written as one page: the plan drawn once, each call with its errors, up to 200 instances. It
-    loads nothing, and is at most 5 MB; what it leaves out it says.
+    loads nothing, and is at most 5 MB; it says what it leaves out.
 
     Exit codes: 0 found, 2 --html with an option that it does not take, 3 no server, or the file cannot be written, 4 no
     such run or instance.
@@ -369,7 +369,7 @@ STATUSES: Final = ("scheduled", "running", "paused", "completed", "failed", "can
     default=limits.RUNS_MOST,
     show_default=True,
     metavar="N",
-    help="At most so many.",
+    help="Print at most this many.",
 )
 def runs(status: RunStatus | None, name: str | None, tags: tuple[str, ...], limit: int, *, common: Common) -> None:
     """Print the newest runs: id, name and tags, status, calls, age, duration, cost. With --json one document a line.
@@ -390,7 +390,7 @@ def runs(status: RunStatus | None, name: str | None, tags: tuple[str, ...], limi
 @command("Block until a run ends.")
 @RUN
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Give up after this long."
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop waiting after this time."
 )
 @view_options
 def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
@@ -562,7 +562,7 @@ def health(*, common: Common) -> int:
 
     No server is asked, so it needs no permission on one.
 
-    Exit codes: 0 all are well, 2 no folder is set, 3 one is not well, or there is none.
+    Exit codes: 0 all are healthy, 2 no folder is set, 3 one is unhealthy, or there is none.
     """
     folder = common.settings().health_folder
     if folder is None:

@@ -119,7 +119,7 @@ def metrics(*, port: int, host: str | None, common: Common) -> int:
     """Show on http://ADDRESS:PORT/metrics what is in the log and the queues, until SIGTERM or Ctrl-C.
 
     It needs the extra `metrics`. One such process for a backend is enough. It changes nothing. The queues are those of
-    settings and activities. Workers show themselves what they do, each process on a port of its own: ACTS_METRICS_PORT.
+    settings and activities. Workers serve their own metrics, each process on its own port: ACTS_METRICS_PORT.
 
     With --json it prints one line once it listens: {"url": …}.
 

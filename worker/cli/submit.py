@@ -314,7 +314,9 @@ def submit(
             from ..runner.checking import Checker
 
             if state_of is not None:
-                raise Failed("--every: the state of a run is gone one day: FILE has what its runs begin with", REJECTED)
+                raise Failed(
+                    "--every: the state of a run will expire: put what its runs begin with into FILE", REJECTED
+                )
             entry = _entry(every, source, naming, checks, common)
             replace(naming, id=entry.id_at(datetime.now(UTC))).label(value)
             findings = checks.tell(Checker(settings).check(value, allow=source.allowed))

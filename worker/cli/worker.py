@@ -108,7 +108,7 @@ class _WorkerOptions:
         "--metrics-port",
         type=click.IntRange(1, 65_535),
         metavar="PORT",
-        help="Show figures for Prometheus there; each further process takes the next port [ACTS_METRICS_PORT].",
+        help="Serve metrics for Prometheus on this port; each further process uses the next port [ACTS_METRICS_PORT].",
     )
     supervised: bool = option("--supervised", is_flag=True, hidden=True)
     place: int = option("--place", type=int, default=0, hidden=True)

@@ -83,7 +83,7 @@ class AmendmentSteps:
         if status is None:
             raise RunNotFound(self._run)
         if imported is not None:
-            raise RunOver(f"run {self._run} is imported: it can be read and forked, but it does not go on")
+            raise RunOver(f"run {self._run} is imported: it can be read and forked, but not continued")
         if parent is not None:
             raise RunOver(
                 f"run {self._run} is a child run, which answers a call of another run: steer that one (`acts status` "
@@ -148,7 +148,7 @@ class AmendmentSteps:
         if answer["status"] == "gone":
             raise RunNotFound(self._run)
         if answer["status"] in ENDED_STATUSES and not answer["is_ours"]:
-            raise RunOver(f"run {self._run} is {answer['status']}: it cannot be amended any more")
+            raise RunOver(f"run {self._run} is {answer['status']}: it can no longer be amended")
         if answer["is_streaming"]:
             raise BeingAmended(f"a model is writing calls of run {self._run}: try again when its answer is whole")
         if not answer["is_ours"]:

@@ -85,7 +85,7 @@ def script_of(history: RunStore) -> str:
 
 
 def promise_in(entry: Entry) -> dict[str, Any] | None:
-    """Make the promise of an input that was handed in with a schema: its value is that of one run alone."""
+    """Make the promise of an input that was handed in with a schema: its value belongs to one run alone."""
     message = entry.message
     if message is None or entry.call is not None or "schema" not in message or message.get("type") not in DATA_TYPES:
         return None
@@ -358,7 +358,7 @@ def _entries(copy: RunCopy, rows: Iterator[str | bytes], settings: Settings) -> 
         left = _left(left - sum(map(len, fields.values())), most, number)
         id_, before, last = entry["id"], last, id_key(entry["id"])
         if last <= before:
-            raise _refused(number, f"the entry {id_} stands behind {before[0]}-{before[1]}: ids only grow")
+            raise _refused(number, f"the entry {id_} comes after {before[0]}-{before[1]}: ids only grow")
         yield id_.encode(), fields
 
 
@@ -375,7 +375,7 @@ def _file(entry: Mapping[str, Any], number: int) -> tuple[str, bytes]:
     content = _decoded(entry.get("content"), number)
     digest = hashlib.sha256(content).hexdigest()
     if entry["file"] != digest:
-        raise _refused(number, "a file's content is not that of its digest")
+        raise _refused(number, "a file's content does not match its digest")
     return digest, content
 
 

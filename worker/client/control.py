@@ -122,7 +122,7 @@ class Control:
             raise PlanWaits(self._run)
         if now in ("paused", SCHEDULED) and wanted == "running":
             raise BeingAmended(
-                f"run {self._run} is amended in part: repeat that `acts amend` or `acts retry`, or cancel the run"
+                f"run {self._run} is only partly amended: repeat the `acts amend` or `acts retry`, or cancel the run"
             )
         if now != wanted:
             raise RunOver(f"run {self._run} is {before}: it cannot be {_DONE[wanted]} any more")
@@ -170,7 +170,7 @@ class Sender:
         if answer["status"] == "gone":
             raise RunNotFound(run)
         if answer["status"] in ENDED_STATUSES:
-            raise RunOver(f"run {run} is {answer['status']}: nothing can be added to it any more")
+            raise RunOver(f"run {run} is {answer['status']}: nothing can be added to it now")
         if answer["is_amended"]:
             raise BeingAmended(f"run {run} is being amended; send the messages when that is finished")
         if answer["is_full"]:
@@ -242,7 +242,7 @@ class LoopControl:
 
         def step(view: LoopView) -> LoopStep:
             if view.status not in (SCHEDULED, "running", "paused", "completed", "failed"):
-                raise RunOver(f"run {view.run} is {view.status}: nothing can be said to it any more")
+                raise RunOver(f"run {view.run} is {view.status}: it takes no more messages")
             if problem := size_problem("", [*view.asked, *messages], limits.call_bytes):
                 raise Rejected([problem])
             loop = view.loop
@@ -309,7 +309,7 @@ class LoopControl:
             loop, plan = view.loop, view.loop.tick.plan
             known = plan.digest if plan is not None else None
             if view.is_finished:
-                raise RunOver(f"run {view.run} is {view.status}: nothing of it can be approved any more")
+                raise RunOver(f"run {view.run} is {view.status}: it can no longer be approved")
             if loop.stage in (Stage.APPROVED, Stage.RAN) and known == digest:
                 return None
             if loop.stage is not Stage.PLANNED or known != digest:

@@ -37,7 +37,7 @@ from .deployments import RunFilter, RunIndex, Summary
 from .results import FOREIGN, deleted_instances
 
 UNDER_WAY: Final = "under way"
-NOT_DONE: Final = "sent and forgotten calls not done"
+NOT_DONE: Final = "fire-and-forget calls not done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Deleter:
         found = _with(DeletableRun(run, name, status, None, family[:-1]), holdings, self._letters.counts())
         for deleted in self._delete([found], keeps_outstanding=False, foreign=foreign):
             return deleted
-        raise RunOver(f"run {run} goes on: calls were added to it meanwhile")
+        raise RunOver(f"run {run} continues: calls were added to it meanwhile")
 
     def _ended(self, which: RunFilter, kept: Counter[str]) -> list[DeletableRun]:
         """List the runs of a filter that are over, with those below them, in the order of their ends."""
@@ -342,7 +342,7 @@ class Eraser:
         count = log.write(store.raw(), keep)
         order = audit_record(self._settings, "deleted", instances=list(chosen))
         if not log.replace(sorted(shown), [*deleted, *chosen], order):
-            raise RunOver(f"run {run} goes on: something was added to it meanwhile")
+            raise RunOver(f"run {run} continues: something was added to it meanwhile")
         gone = DeadLetters(self._redis, self._settings).forget_instances(run, frozenset(chosen))
         order.write_line(run)
         return Erased(run, chosen, count, tuple(children), gone, len(shown), tuple(_remains(kept)))

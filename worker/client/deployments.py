@@ -164,7 +164,7 @@ class Deployments:
                 tool = Tool(name, declaration)
                 codes = (*tool.choices("_activity"), *tool.choices("_delegate")) or (name,)
                 for code in sorted({*codes} & self._code.gone):
-                    reason = "the model of this loop may call it, and there is no code under the name any more"
+                    reason = "the model of this loop may call it, and there is no code named any more"
                     yield Refusal(None, None, name, code, is_certain=False, reason=reason)
 
     def _of_outbox(self, name: str, reading: _Reading, forecast: Forecast) -> Iterator[Refusal]:

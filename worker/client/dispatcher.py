@@ -190,7 +190,7 @@ class IdTaken(Rejected):
 
     def __init__(self, run: str) -> None:
         """Make the error for the id of that run."""
-        text = f"the id {run!r} is that of another submission: give another id, or submit the same document"
+        text = f"the id {run!r} belongs to another submission: use another id, or submit the same document"
         super().__init__([Problem("", text)])
 
 

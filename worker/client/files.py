@@ -1,7 +1,7 @@
 """Files that a model is shown: pictures, documents and texts, given beside a submission and kept beside its log.
 
 A submission names a file (`{"type": "file", "file": "cat.png"}`, a part of a chat message) and never says where it
-lies: whoever submits gives it, by `files` or in its place, `--file NAME=PATH` on the command line. So what came over a
+lies: the submitter gives it, by `files` or in its place, `--file NAME=PATH` on the command line. So what came over a
 wire reads no file of anybody.
 """
 
@@ -178,7 +178,7 @@ def _media_type(name: str, content: bytes) -> str:
     found = found or ("text/plain" if _is_text(content) else None)
     said = mimetypes.guess_type(name)[0] or ""
     if found is None:
-        raise ValueError(f"{name}: models take {_KINDS}, and this is none of them")
+        raise ValueError(f"{name}: models take {_KINDS}, and this is something else")
     if said != found and said.startswith(_FORMS):
         raise ValueError(f"{name}: by its name it is {said}, and it holds {found}")
     return found

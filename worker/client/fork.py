@@ -90,7 +90,7 @@ class Forker:
         if (span := self._store.span()) is None:
             raise RunNotFound(self._run)
         if amending is not None:
-            raise BeingAmended(f"run {self._run} is amended in part: fork it when that is finished")
+            raise BeingAmended(f"run {self._run} is only partly amended: finish that, then fork it")
         submitted, now = span
         moment = max(submitted, min(at or now, now, key=id_key), key=id_key)
         past = ""

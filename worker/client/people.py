@@ -116,7 +116,7 @@ class People:
             options = found.shown.snapshot.parameters.get("options")
             if options and value not in options:
                 raise Rejected(
-                    [Problem("", f"the answer is none of the options: {json.dumps(options)[: limits.SHOWN]}")]
+                    [Problem("", f"the answer is not one of the options: {json.dumps(options)[: limits.SHOWN]}")]
                 )
             _, tool, _, _ = self._call(id_)
             schema = tool.compiled_output if tool is not None else None
@@ -218,7 +218,7 @@ class People:
         if answer["is_amended"]:
             raise BeingAmended(f"run {self._store.run} is being amended; move it when that is finished")
         if answer["status"] in ENDED_STATUSES:
-            raise RunOver(f"run {id_.run} is {answer['status']}: nothing waits in it any more")
+            raise RunOver(f"run {id_.run} is {answer['status']}: nothing waits in it now")
         if "id" not in answer:
             raise NotHeld(f"call {id_.name} of run {id_.run} waits for no moment: see `acts status`")
         done.write_line(self._store.run)
@@ -289,7 +289,7 @@ class People:
         entries = self._store.lane(id_.instance)
         decided = [(entry, made) for entry in entries if entry.call == id_.index and (made := entry.ruling)]
         if not decided and status in ENDED_STATUSES:
-            raise RunOver(f"run {id_.run} is {status}: nothing can be decided in it any more")
+            raise RunOver(f"run {id_.run} is {status}: nothing can be decided in it now")
         if not decided:
             raise NotHeld(_not_held(id_))
         entry, found = decided[-1]
@@ -447,7 +447,7 @@ class PlanControl:
             [amended] = self._store.fields("amended")
             run = self._read()
             if run.status in ENDED_STATUSES:
-                raise RunOver(f"run {self._store.run} is {run.status}: nothing of it can be approved any more")
+                raise RunOver(f"run {self._store.run} is {run.status}: it can no longer be approved")
             if not run.waits_for_approval and digest in self._approved():
                 return
             plan = _plan_of(run)

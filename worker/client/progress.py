@@ -136,9 +136,7 @@ class Deadline:
             return limits.PROGRESS_BLOCK_MS
         left = min(limits.PROGRESS_BLOCK_MS, (self._at - time.monotonic()) * 1000)
         if left < 1:
-            raise RunTimeout(
-                f"run {self._run} has not ended in time; it goes on, and `acts status {self._run}` says how far it is"
-            )
+            raise RunTimeout(f"run {self._run} has not ended in time; it continues: see `acts status {self._run}`")
         return int(left)
 
     def pauses(self, settings: Settings) -> Iterator[float]:

@@ -388,7 +388,7 @@ class Retrier:
         Raises `BeingAmended` if that is no retry, `NothingToRetry`.
         """
         if by and not by.startswith(RetryScope().name):
-            raise BeingAmended(f"run {self._run} is amended in part: finish that first, or cancel the run")
+            raise BeingAmended(f"run {self._run} is only partly amended: finish that first, or cancel the run")
         view, before = self._read(choice, by)
         scope = choice.scope | RetryScope.named(by)
         lanes = [RetryLane(lane, before=before[lane.instance]) for lane in view.state.lanes.values()]

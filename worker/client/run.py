@@ -613,7 +613,7 @@ class Run(ReadableRun[OutputT]):
             return Retrier(self.id, self._redis, self._settings).planned(choice)
 
     def delete(self, *, foreign: bool = False) -> DeletableRun:
-        """Delete a run that has ended: its log, its values, its child runs and dead letters, everything; with
+        """Delete a run that has ended: its log, values, child runs and dead letters; with
         `foreign` one whose status is that, whether it has ended or not. Returns what it held. Raises `RunNotFound`;
         `RunOver` where it, or a run above or below it, is under way.
         """

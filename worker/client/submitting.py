@@ -111,7 +111,7 @@ def label_of(value: Any, **options: Unpack[LabelOptions]) -> Label:
     elif at is not None and at_ms is None:
         problem = f"at={str(at)[:80]!r} {NO_MOMENT}"
     elif id == LATEST:
-        problem = f"{id!r} cannot be the id of a run: it stands for the newest run wherever one is asked for"
+        problem = f"{id!r} cannot be a run's id: it means the newest run"
     elif id is not None and not ID.match(id):
         problem = f"{id!r} cannot be the id of a run: {_OF_IDS}"
     if problem is not None:

@@ -92,7 +92,7 @@ class Runs(ServerTool):
 
 
 class Status(RunTool):
-    """How a run stands: its status, how many calls have which status, what waits for a person, times, cost."""
+    """The state of a run: its status, how many calls have which status, what waits for a person, times, cost."""
 
     output = _object("run", "status", "counts", "held", run=_TEXT, status=_TEXT, counts=_COUNTS, held=_INTEGER)
 

@@ -157,9 +157,9 @@ class HoldHook:
         except httpx.HTTPError as error:
             fault = type(error).__name__
         if fault and not self._is_down:
-            logger.warning("the web hook does not take what is held: %s; it is tried again", fault)
+            logger.warning("the web hook does not accept held calls: %s; trying again", fault)
         elif not fault and self._is_down:
-            logger.warning("the web hook takes what is held again")
+            logger.warning("the web hook accepts held calls again")
         self._is_down = bool(fault)
         return not fault
 
@@ -378,7 +378,7 @@ class RunReaper:
         """Publish what was found lost or due, and call the web hook for what waits for a person."""
         if found.lost:
             logger.warning(
-                "run %r: %d tasks or calls were lost with their worker; they go on elsewhere", run, found.lost
+                "run %r: %d tasks or calls were lost with their worker; they continue elsewhere", run, found.lost
             )
         self._awaited.update(found.awaited)
         if self._hook is not None:

@@ -237,8 +237,8 @@ class LoopWatchdog:
         if is_news:
             what = f"{at_work[1]}, call {at_work[0].id.idempotency_key}," if at_work else "a task that is no call"
             logger.warning(
-                "%s blocks the event loop for %.0f s and longer: the calls beside it go on elsewhere. An activity that "
-                "does not await should be a plain function, not a coroutine",
+                "%s blocks the event loop for %.0f s and longer: the calls beside it continue elsewhere. An activity "
+                "that does not await should be a plain function, not a coroutine",
                 what,
                 silent_seconds,
             )

@@ -185,7 +185,7 @@ class Policy:
                 raise ActivitiesError(f"{name} is {getattr(self, name)}: at least 0")
         self._check_rate()
         if not self.retries and (self.retry_on is not None or self.no_retry_on):
-            raise ActivitiesError("retry_on and no_retry_on choose among retries, and there are none: add retries=3")
+            raise ActivitiesError("retry_on and no_retry_on need retries: add retries=3")
 
     def _check_rate(self) -> None:
         if self.rate is not None and self.rate_limit is None:
@@ -629,7 +629,7 @@ def _require_known(what: str, options: Mapping[str, Any], named: Sequence[str], 
     """Raise `TypeError` for an option that there is not."""
     if unknown := options.keys() - (more := others.__annotations__).keys():
         known = (*named, *more)
-        hint = Speller().hint(min(unknown), known) or f"; it has a name, which stands first, and {', '.join(known)}"
+        hint = Speller().hint(min(unknown), known) or f"; it takes a name first, and {', '.join(known)}"
         raise TypeError(f"{what}() has no argument {min(unknown)!r}{hint}")
 
 
@@ -675,7 +675,7 @@ def first_fault(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     name, *inside = first["loc"] or ("",)
     where = ".".join(map(str, (name, *(part for part in inside if isinstance(part, int)))))
-    what = first["msg"] if "tag" not in first.get("ctx", {}) else "its tag is none of those expected"
+    what = first["msg"] if "tag" not in first.get("ctx", {}) else "its tag is not one of those expected"
     below = ", below it" if any(isinstance(part, str) for part in inside) else ""
     return f"{where}{below}: {what}".removeprefix(": ")
 

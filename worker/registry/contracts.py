@@ -209,8 +209,8 @@ def _differences(read: Sequence[tuple[list[str], Registry]]) -> Iterator[str]:
         name, found = next(iter(differing.items()))
         sides = " and ".join(some_of(sorted(workers), limits.MOST_NAMED) for workers in found.values())
         yield (
-            f"workers have different contracts of {which} (of {name}: {sides}): calls are checked against that of most "
-            "of them, and each worker refuses what its own does not admit"
+            f"workers have different contracts of {which} (of {name}: {sides}): calls are checked against the most "
+            "common one, and each worker refuses what its own does not admit"
         )
 
 

@@ -242,7 +242,7 @@ class Connection:
         return McpUnavailable(f"MCP server {self._name} did not answer: {session.why or self._text(error)}")
 
     def _text(self, error: BaseException) -> str:
-        """The text of an error on one line, without the keys of the server; of a group that of its first error."""
+        """The text of an error on one line, without the keys of the server; of a group, its first error."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, TimeoutError):
@@ -413,7 +413,7 @@ class _Session:
 def require_same(server: str, admitted: Declaration, live: Declaration | None) -> None:
     """Raise `McpToolChanged` for a tool that is not as it was admitted."""
     if live is None:
-        raise McpToolChanged(f"MCP server {server} has no tool {admitted.name} any more: see `acts mcp tools {server}`")
+        raise McpToolChanged(f"MCP server {server} no longer has a tool {admitted.name}: see `acts mcp tools {server}`")
     if live.fault:
         raise McpToolChanged(f"MCP server {server} lists {admitted.name} as something else than a tool: {live.fault}")
     if live.digest != admitted.digest:

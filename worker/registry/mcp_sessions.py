@@ -404,8 +404,8 @@ class Connections:
             return await self.to(name).call(tool, arguments, partial(self._keep, attempt.id.run if attempt else ""))
         if self._settings.effective_redis_url is None:
             raise McpRefused(
-                f"each run has its own session with MCP server {name}, and which worker has that stands in the log, "
-                'which this worker does not see: set ACTS_REDIS_URL here, or say "stateless": true in ACTS_MCP where '
+                f"each run has its own session with MCP server {name}, and the log says which worker has it, "
+                'but this worker cannot read it: set ACTS_REDIS_URL here, or say "stateless": true in ACTS_MCP where '
                 "the server's calls need no session"
             )
         own = self._own()

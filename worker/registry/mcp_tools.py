@@ -199,7 +199,7 @@ class Declaration:
             yield self.fault
             return
         if not _NAME.fullmatch(self.name):
-            yield f"its name {self.name[:128]!r} is none that the protocol admits"
+            yield f"the protocol does not allow its name {self.name[:128]!r}"
         if (problem := next(value_problems(dict(self.fields), Limits()), None)) is not None:
             yield f"its declaration is {problem.message}"
             return
@@ -312,7 +312,7 @@ class Origin(Enum):
     SERVER = "the server, in its answer to the request"
     UNFIT = "the transport: there is an answer, and it cannot be taken"
     UNREACHABLE = "the transport: there is no answer, and another attempt may help"
-    SESSION_GONE = "the transport: the server does not know the session any more"
+    SESSION_GONE = "the transport: the server no longer knows the session"
 
 
 class OriginData(dict[str, Any]):

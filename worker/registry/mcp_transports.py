@@ -145,7 +145,7 @@ class _ServerProcess:
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
-            logger.warning("MCP server %s wrote what is no message: %.200r", self.name, line)
+            logger.warning("MCP server %s wrote an invalid message: %.200r", self.name, line)
             for id_ in _answered(line, self.unanswered):
                 await self._fail(id_, "its answer is no message, or too deep", received)
             return
@@ -323,7 +323,7 @@ class _Bounded(httpx2.AsyncHTTPTransport):
         named = f"HTTP {status} {HTTPStatus(status).phrase if status in set(HTTPStatus) else ''}".strip()
         has_session = _SESSION in request.headers
         if has_session and (status == HTTPStatus.NOT_FOUND or (status == HTTPStatus.BAD_REQUEST and is_message)):
-            text = f"{named}: it does not know the session any more"
+            text = f"{named}: it no longer knows the session"
             return self._faults.answer(request, Origin.SESSION_GONE, text)
         if is_message:
             return response

@@ -186,7 +186,7 @@ def _take_options(sender: Any, **_: Any) -> None:
         raise SystemExit(2)
     own = settings.require_broker()
     if named := [name for name in _BROKERS if os.environ.get(name, own) != own]:
-        _say(f"{named[0]} is not read, nor is BROKER_URL: the broker is that of ACTS_BROKER_URL")
+        _say(f"{named[0]} is ignored, and so is BROKER_URL: the broker is set by ACTS_BROKER_URL")
 
 
 def _say(line: str) -> None:

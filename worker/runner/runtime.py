@@ -249,9 +249,7 @@ class Runtime:
             self.returns.leave()
             if self._scheduler is not None:
                 self._scheduler.leave()
-            text = (
-                "told to end: no call of a run begins here any more; those at work have %g s, a second signal ends them"
-            )
+            text = "stopping: no more calls begin here; running calls have %g s, and a second signal ends them"
             logger.info(text, self.settings.stop_seconds)
 
         self._loop.call_soon_threadsafe(self._loop.add_reader, leaving, leave)
@@ -483,7 +481,7 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
     def _problems(self, consumer: Consumer) -> dict[str, str]:
         found = problems()
         consumed = self._consumed(consumer)
-        found |= {f"queue {queue}": "is not consumed any more" for queue in self._queues if queue not in consumed}
+        found |= {f"queue {queue}": "is no longer consumed" for queue in self._queues if queue not in consumed}
         if consumer.app.conf.acts_runtimes.is_blocked:
             found["the event loop"] = "is blocked by an activity"
         if not self._is_written:

@@ -1,4 +1,4 @@
-"""An entry of a run's log, read: the event that it says, and what stands beside that (see `fields`).
+"""An entry of a run's log, read: its event, and the fields beside it (see `fields`).
 
 Ids are given by the server, so they order everything that happened in the run.
 The stream is the truth; `calls` only makes commits exactly-once, `lanes` and the counters only spare reading it all.

@@ -39,7 +39,7 @@ class Keys:
 
     @property
     def state(self) -> str:
-        """Hash: how the run stands.
+        """Hash: the state of the run.
 
         `format`, `status`, `submitted`, `finished`, `resumed` (when it last went on); `total`, `remaining` and
         `running` calls, those `between` two attempts, and `n:<status>` of those that have ended; `bytes` that its
@@ -84,7 +84,7 @@ class Keys:
 
     @property
     def calls(self) -> str:
-        """Hash: `<lane>\\x1f<call>` -> its final status, or how it stands (see `Condition`); for exactly-once commits.
+        """Hash: `<lane>\\x1f<call>` -> its final status, or its condition (see `Condition`); for exactly-once commits.
 
         A gather call that has nothing to wait for in a lane is `settled` there.
         """
@@ -413,7 +413,7 @@ Fields = Mapping[bytes, bytes]
 # `decided` |
 # | `unknown` | an attempt at it was begun, its end is not known, and a person is asked | the entry that says so | it is
 # `decided`, or its result comes nevertheless |
-# | `decided` | a person has said what becomes of it | the entry of the decision | a driver claims it, or ends it |
+# | `decided` | a person has decided | the entry of the decision | a driver claims it, or ends it |
 #
 # What is sent and forgotten stands in the run's outbox in the same way, with the holder `<ms>/<queue>`: where its task
 # went, and when. There, `sent` means that it lies in the queue or was taken, `taken` that a probe has come out of the
@@ -437,7 +437,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """How a call stands that has begun and has not ended."""
+    """The condition of a call that has begun and has not ended."""
 
     kind: Kind
     attempt: int = 0
@@ -446,7 +446,7 @@ class Condition:
 
     @classmethod
     def read(cls, entry: bytes | None) -> Self | None:
-        """What stands in `calls` or in an outbox; None where it is no condition of ours."""
+        """A value of `calls` or of an outbox; None if it is not a condition."""
         if entry is None:
             return None
         try:
@@ -475,7 +475,7 @@ class Condition:
 
 
 FAN_OUT_KIND: Final = Condition(Kind.EACH, attempt=1)
-"""How a call stands that runs for each element."""
+"""The condition of a call that runs for each element."""
 _AT_WORK: Final = frozenset({Kind.RUNNING, Kind.SENT, Kind.CHILD})
 
 

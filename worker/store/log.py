@@ -304,7 +304,7 @@ class MessageLog:
         return is_answered_by(entry, child)
 
     async def now_ms(self) -> int:
-        """The server's time: that of the log's ids."""
+        """The server's time, as in the log's ids."""
         seconds, micros = await self._commands.execute("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 

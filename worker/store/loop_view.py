@@ -331,7 +331,7 @@ class LoopView:
                     self.messages[position] = _WITHDRAWN
 
     def position(self, index: int) -> int:
-        """Where in the solution of the current tick a call stands."""
+        """The position of a call in the solution of the current tick."""
         return index - self.loop.tick.first
 
 

@@ -199,7 +199,7 @@ def date_of(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# What stands in a key of the log and was written by nothing of ours: it is set aside, and what reads the key goes on.
+# A foreign entry in a key of the log: it is set aside, and readers of the key continue.
 #
 # An entry is removed, a key of another type renamed to `<key>:set-aside`. Either is counted, as `keys` among what the
 # worker has refused, and costs one line, which shows the beginning of an entry escaped.
@@ -229,7 +229,7 @@ def drop_entry(key: str, entry: bytes, remove: Callable[[bytes], object]) -> Non
     """Remove an entry that is none of ours."""
     remove(entry)
     count_refusal("keys")
-    logger.error("an entry of %s is set aside, it is none of ours: %r", key, entry[:100])
+    logger.error("a foreign entry of %s is set aside: %r", key, entry[:100])
 
 
 def move_other_types(redis: Redis, types: Mapping[str, str]) -> None:

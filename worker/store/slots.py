@@ -39,7 +39,7 @@ Pair = tuple[str, str]
 RATE: Final = "rate:"
 """What the name of a rate begins with."""
 KEYED: Final = "\x1f"
-"""What stands in a name before the key of a call."""
+"""The part of a name before the key of a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Wanted:
     call: CallId
     limits: Mapping[str, Limit]
     key: str = ""
-    """What stands behind `KEYED` in names that have a key."""
+    """What follows `KEYED` in names that have a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +357,7 @@ def _read(found: Mapping[str, Any]) -> Slotted:
 
 # Budgets: what the child runs of a loop, and its calls that ask a model, may take together (SPEC R13.3).
 #
-# A loop and all that stands below it draw on one budget, that of the outermost run. What a request may cost is reserved
+# A loop and everything below it share the budget of the outermost run. What a request may cost is reserved
 # there before it begins, and what it has cost is put in its place (lua/budget.lua). A child has limits of its own
 # besides, since its `config` may tighten: so a reservation counts in the sums of every loop above it, in the same hash
 # and step. What a loop's own requests have cost is in its log; while its calls run it grows by no more than what the

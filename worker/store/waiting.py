@@ -252,7 +252,7 @@ def _paused(run: str, status: bytes | None, *, is_planned: bool, is_amended: boo
     if status != b"paused":
         return
     if is_amended:
-        text = "it is being amended: if who does that has died, hand the same amendment in again"
+        text = "it is being amended: if its client has died, submit the same amendment again"
     elif is_planned:
         text = f"its plan waits for a person: `acts held {run}` shows it, then `acts approve {run} --plan DIGEST`"
     else:
@@ -518,7 +518,7 @@ class DeadLetters:
             self._tell("resent", [letter])
 
     def drop(self, ids: Iterable[str]) -> None:
-        """Forget calls for ever. Raises `LetterNotFound`."""
+        """Delete dead letters for good. Raises `LetterNotFound`."""
         letters = [self.get(id_) for id_ in ids]
         self.forget_calls(letter.call for letter in letters)
         self._tell("dropped", letters)

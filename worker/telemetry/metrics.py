@@ -361,7 +361,7 @@ def log_metrics(found: LogMetrics) -> Iterator[Metric]:
         ("acts_runs_kept", "Runs that have ended and are kept.", found.kept),
         ("acts_runs_written_bytes", "What the calls of runs under way have written to the log.", found.written_bytes),
         ("acts_held_oldest_seconds", "How long the oldest held call waits for a person.", found.held_seconds),
-        ("acts_dead_letters", "Calls that were sent and forgotten, and failed for good.", found.dead_letters),
+        ("acts_dead_letters", "Fire-and-forget calls that failed for good.", found.dead_letters),
         ("acts_sweep_age_seconds", "How long no sweep has been, while runs were under way.", found.sweep_seconds),
         ("acts_log_memory_bytes", "Memory in use on the log's server.", found.memory_bytes),
         ("acts_log_memory_limit_bytes", "Its maxmemory; 0 for none.", found.most_memory_bytes),
@@ -374,7 +374,7 @@ def queue_metrics(found: Mapping[str, QueueMetrics]) -> Iterator[Metric]:
     tasks = {name: queue.tasks for name, queue in found.items()}
     oldest = {name: queue.oldest_seconds for name, queue in found.items() if queue.oldest_seconds is not None}
     yield _by(
-        "acts_queue_tasks", "Tasks in a queue: calls; in that of the instances lanes and results.", "queue", tasks
+        "acts_queue_tasks", "Tasks in a queue: calls; lanes and results in the queue of instances.", "queue", tasks
     )
     yield _by("acts_queue_oldest_seconds", "How long the oldest task of a queue lies there.", "queue", oldest)
 

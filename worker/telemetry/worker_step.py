@@ -43,8 +43,8 @@ class MetricsStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has 
             return
         if issubclass(parent.pool_cls, PreforkPool):
             raise WorkerError(
-                "with --pool prefork the calls are carried out by other processes, whose figures are not shown: leave "
-                "out ACTS_METRICS_PORT, or take another pool"
+                "with --pool prefork, other processes run the calls, and their metrics are not shown: leave out "
+                "ACTS_METRICS_PORT, or use another pool"
             )
         metrics = load_process_metrics()
         registry = metrics.new_registry()

@@ -179,7 +179,7 @@ def refusal(error: Exception) -> Refused:
         text = "a server does not answer, the log or the broker: see `acts doctor`"
         return Refused(503, "InfrastructureError", text, {"Retry-After": str(limits.REFUSED_AGAIN_SECONDS)})
     logger.error("a request has failed", exc_info=error)
-    return Refused(500, "Bug", "this is a bug of acts-celery: the log of the server has what is needed to mend it")
+    return Refused(500, "Bug", "this is a bug of acts-celery: see the server's log, and please report it")
 
 
 def problems(rejected: Rejected) -> dict[str, Any]:

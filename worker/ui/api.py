@@ -237,7 +237,7 @@ class CallToDecide(ApiAnswer):
     scopes: dict[str, Any]
     since: str
     until: str | None = Field(description="When it is rejected if nobody has decided.")
-    shown: str = Field(description="The digest of what is shown here: give it with the decision, which is about this.")
+    shown: str = Field(description="Digest of what is shown here. Send it with your decision.")
 
 
 class PlanToApprove(ApiAnswer):
@@ -280,7 +280,7 @@ IdempotencyKey = Annotated[
     Header(description="The id of the run. The same document under the same id is one run, however often it is sent."),
 ]
 Options = Annotated[SubmissionQuery, Query()]
-LastEventId = Annotated[str | None, Header(description="The id of the last event that has come: go on behind it.")]
+LastEventId = Annotated[str | None, Header(description="Id of the last event received; continue after it.")]
 _PROBLEM: Final = "application/problem+json"
 
 

@@ -244,7 +244,7 @@ def draw(layers: Sequence[Sequence[int]], nodes: Mapping[int, Node], edges: Iter
     if len(nodes) > limits.MOST_DRAWN:
         total = len(nodes)
         layers, nodes, arrows = _folded(layers, nodes, arrows)
-        sentence = f"{total:,} calls are drawn as {len(nodes):,} boxes: those of one layer and one tool are one box"
+        sentence = f"{total:,} calls are drawn as {len(nodes):,} boxes: calls of one layer and tool share a box"
         if len(nodes) > limits.MOST_BOXES:
             sentence = (
                 f"{total:,} calls, {limits.MOST_BOXES:,} of {len(nodes):,} kinds are drawn: the list has all calls"

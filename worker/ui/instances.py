@@ -170,7 +170,7 @@ def _page(run: OpenedRun, places: range, is_wanted: Callable[[int], bool], most:
 def _status(run: OpenedRun) -> str | None:
     found = run.query.text("status")
     if found is not None and found not in (known := (*Status, NOT_TAKEN)):
-        raise BadQuery(f"status={found[:100]!r} is none of {', '.join(known)}")
+        raise BadQuery(f"status={found[:100]!r} is not one of {', '.join(known)}")
     return found
 
 

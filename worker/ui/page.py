@@ -69,7 +69,7 @@ def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = 
     tags, words = set((query.text("tag") or "").splitlines()), (search or "").casefold().split()
     most = limits.PAGE_RUNS_AT_ONCE if limit is None else min(limit, limits.PAGE_RUNS_AT_ONCE)
     if status is not None and status not in _STATUSES:
-        raise BadQuery(f"status={status[:100]!r} is none of {', '.join(_STATUSES)}")
+        raise BadQuery(f"status={status[:100]!r} is not one of {', '.join(_STATUSES)}")
     wanted: RunStatus | None = run_status(status) if status is not None else None
     found: list[dict[str, Any]] = []
     before_ms, last_seen = _cursor(after) if after is not None else (None, None)

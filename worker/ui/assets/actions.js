@@ -47,8 +47,8 @@ const laneOption = (instance) => (instance === null || instance === undefined ? 
 /** The way to mend a failed call: what a retry does again and what it leaves stale is shown before it is done. */
 function mending(run, call) {
   const text = `acts retry ${run} --call ${call.index}${laneOption(call.instance)}`;
-  const again = "When its cause is mended, do the call again, and what was skipped for it";
-  const taken = "Where its input was wrong, take it as done with the value that it should have brought";
+  const again = "Once the cause is fixed, retry the call and what was skipped because of it";
+  const taken = "If its input was wrong, mark it as done with the value it should have returned";
   if (!mayControl())
     return wrap(
       "div.mend",
@@ -85,8 +85,8 @@ function openRetry(run, choice) {
   for (const box of [downstream, effects]) box.addEventListener("change", look);
   const title =
     choice.call === undefined
-      ? "Do failed calls again"
-      : `Do call ${choice.call} again${choice.instance ? ` in ${choice.instance}` : ""}`;
+      ? "Retry failed calls"
+      : `Retry call ${choice.call}${choice.instance ? ` in ${choice.instance}` : ""}`;
   dialog({
     title,
     fields: [reach, boxes],
@@ -115,7 +115,7 @@ function skipping(run, { index, instance = null }) {
   const value = make("textarea", { rows: "4", spellcheck: "false" });
   value.value = "null";
   return asking("Take it as done …", run, "skip", {
-    title: `Take call ${index} as done`,
+    title: `Mark call ${index} as done`,
     fields: field("With this value, as JSON", value),
     confirm: "Take it as done",
     body: () => withJson({ call: index, instance }, "value", value.value),
@@ -141,7 +141,7 @@ function runDeeds(overview) {
     pushButton(label, () => done(run, deed, {}, said).catch((error) => dialogOf(error)));
   const cancel = () =>
     asking("Cancel", run, "cancel", {
-      title: "Cancel this run? Results that come later do not count.",
+      title: "Cancel this run? Later results do not count.",
       fields: [],
       confirm: "Cancel",
       kind: "danger",
@@ -159,7 +159,7 @@ function runDeeds(overview) {
   }
   return wrap(
     "p.buttons",
-    failed ? pushButton("Do failed calls again …", () => openRetry(run, {})) : null,
+    failed ? pushButton("Retry failed calls …", () => openRetry(run, {})) : null,
     status === "running" ? simple("pause", "Pause", "Paused") : null,
     status === "paused" ? simple("resume", "Resume", "Resumed") : null,
     status === "scheduled" ? simple("resume", "Begin now", "Begun") : null,
@@ -177,7 +177,7 @@ function openTicks(run) {
   const ticks = make("input", { type: "number", min: "1", value: "4" });
   return asking("More ticks …", run, "resume", {
     title: "More ticks",
-    fields: field("So many times more the model may be asked", ticks),
+    fields: field("How many more times the model may be asked", ticks),
     confirm: "Go on",
     body: () => ({ ticks: Number(ticks.value) }),
     said: "Resumed",
@@ -197,7 +197,7 @@ function forkHere(run, entry) {
 function openFork(run, at) {
   dialog({
     title: at === null ? "Fork this run" : `Fork this run at ${at}`,
-    fields: wrap("p", "A new run goes on from there. Calls that had ended are not done again; all others are."),
+    fields: wrap("p", "A new run continues from there. Calls that had ended do not run again; all others do."),
     confirm: "Fork",
     kind: "primary",
     deed: async () => {
@@ -227,9 +227,9 @@ function heldCard(run, one) {
     wrap("h3", badge(one.unknown ? "unknown" : "held"), " ", call, where),
     facts({ since: moment(one.since), "rejected by itself": one.until ? moment(one.until) : null }),
     one.unknown ? evidence(one.unknown) : null,
-    wrap("h4", one.question ? "What it asks" : one.unknown ? "What it was given" : "What it will be given"),
+    wrap("h4", one.question ? "Question" : "Input"),
     fields(one.parameters),
-    hasScopes ? [wrap("h4", "What it will be shown"), fields(one.scopes)] : null,
+    hasScopes ? [wrap("h4", "What it will see"), fields(one.scopes)] : null,
     one.messages
       ? [wrap("h4", "Messages"), Array.isArray(one.messages) ? one.messages.map(spoken) : tree(one.messages)]
       : null,
@@ -256,7 +256,7 @@ function settling(run, one, about) {
   const value = Object.assign(make("textarea", { rows: "6", spellcheck: "false" }), { value: "null" });
   const reason = make("input", { type: "text", autocomplete: "off" });
   const failed = () => {
-    if (!reason.value.trim()) throw new Refusal("Say why: the log keeps the reason.");
+    if (!reason.value.trim()) throw new Refusal("Give a reason; the log keeps it.");
     return { ...about, outcome: "failed", reason: reason.value.trim() };
   };
   return wrap(
@@ -272,7 +272,7 @@ function settling(run, one, about) {
     }),
     button("Begin it again …", "again", {
       title: `Begin call ${callName(one)} again?`,
-      fields: wrap("p", "Only if it has not happened: it runs a second time, with what it was given."),
+      fields: wrap("p", "Only if it did not happen: it runs a second time, with the same input."),
       confirm: "Begin again",
       kind: "danger",
       said: "It begins again",
@@ -314,7 +314,7 @@ function decisions(run, one, hasScopes) {
     const reason = make("input", { type: "text", autocomplete: "off" });
     const body = () => {
       if (!reason.value.trim())
-        throw new Refusal("Say why: the reason stands in the log, and whoever handles the error reads it.");
+        throw new Refusal("Give a reason: it is kept in the log, and the call that handles the error reads it.");
       return { ...about, reason: reason.value.trim() };
     };
     const title = `Reject call ${callName(one)}`;
@@ -371,7 +371,7 @@ function decisions(run, one, hasScopes) {
   return wrap(
     "p.buttons",
     approving(),
-    holdsCut(one.parameters) ? wrap("span.quiet", "Too large to be changed here.") : changing(),
+    holdsCut(one.parameters) ? wrap("span.quiet", "Too large to change here.") : changing(),
     hasScopes && !isCutValue(one.scopes) ? narrowing() : null,
     rejecting(),
   );

@@ -100,7 +100,7 @@ async function answerOf(response) {
   }
   if (response.ok && answer !== null) return answer;
   const said = answer?.error ?? {};
-  const message = said.message ?? `The server has answered ${response.status}, and not in words that this page reads.`;
+  const message = said.message ?? `The server answered ${response.status}, in a form that this page cannot read.`;
   throw new Refusal(message, { type: said.type ?? (response.ok ? "Unreadable" : "Refused"), status: response.status });
 }
 
@@ -113,7 +113,7 @@ function takeToken() {
   if (found === null) return;
   const [known, given] = [sessionStorage.getItem(TOKEN), unescaped(found[1])];
   history.replaceState(null, "", "#/");
-  if (known === null || known === given || confirm("Act under the token of this link, in place of the one in use?"))
+  if (known === null || known === given || confirm("Use the token of this link instead of the current one?"))
     sessionStorage.setItem(TOKEN, given);
 }
 

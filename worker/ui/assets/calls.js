@@ -12,7 +12,7 @@ async function callView({ run, parts }) {
     key: "instances",
     row: (one) => callRow(run, one),
     more: (after) => ask(`runs/${run}/calls/${index}`, { status, after }),
-    empty: status ? `None is ${status}.` : "It has not been laid out yet.",
+    empty: status ? `None is ${status}.` : "It has not started yet.",
     label: `Call ${callName(call)}${status ? `, ${status}` : ""}`,
   });
   const errors = rows(answer.errors, (error) => errorGroup(run, error));
@@ -154,7 +154,7 @@ function failure(run, call) {
     wrap("h3", badge("failed"), " ", anchor(address("run", run, "call", call.index), `Call ${callName(call)}`)),
     wrap("h4", "Why"),
     errorText(call.error) ?? wrap("p", "The log gives no reason."),
-    wrap("h4", "What it was given"),
+    wrap("h4", "Input"),
     given(call),
     wrap("h4", "How to mend it"),
     mending(run, call),
@@ -190,7 +190,7 @@ function callDetails(run, call, bar) {
     anchor(address("run", run, "sent", call.id), sent),
   ];
   const again = `acts retry ${run} --call ${call.index}${laneOption(call.instance)} --downstream`;
-  const stale = notice("", wrap("p", "Stale: it has read what a retry may have changed since."), command(again));
+  const stale = notice("", wrap("p", "Stale: it read something that a retry may have changed."), command(again));
   const summary = wrap(
     "summary",
     badge(call.not_taken ? "not taken" : call.status),
@@ -207,7 +207,7 @@ function callDetails(run, call, bar) {
     call.reason ? wrap("p.reason", call.reason) : null,
     call.stale ? stale : null,
     times,
-    wrap("h4", "What it was given"),
+    wrap("h4", "Input"),
     given(call),
     wrap("p.links", more),
   );

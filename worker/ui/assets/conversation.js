@@ -92,10 +92,10 @@ async function sentView({ run, parts }) {
   const hasSome = (value) => value !== null && value !== undefined && !(isObject(value) && !Object.keys(value).length);
   const piece = (title, value) => (hasSome(value) ? section(title, fields(value)) : null);
   return {
-    title: "What it was given",
+    title: "Input",
     nodes: [
       heading("What call ", wrap("code", parts[0]), " was given"),
-      quiet(answer.note ?? "This, and nothing else of the run."),
+      quiet(answer.note ?? "This is all it received from the run."),
       answer.child ? wrap("p", anchor(address("run", answer.child), "Step into its run")) : null,
       answer.messages.length ? section("Messages", answer.messages.map(spoken)) : null,
       piece("Parameters", answer.parameters),

@@ -55,7 +55,7 @@ async function render({ isQuiet = false } = {}) {
     else letGo();
     if (mine !== turn) return;
     if (followed.isGone)
-      throw new Refusal(`Run ${asked.run} is gone: it was deleted, or its time was over.`, { status: 404 });
+      throw new Refusal(`Run ${asked.run} is gone: it was deleted, or it expired.`, { status: 404 });
     const context = { ...asked, overview: followed.overview };
     const shows = asked.run === null ? (FOLDERS[asked.view] ?? runsView) : VIEWS[asked.view];
     view = await shows(context);
@@ -94,7 +94,7 @@ function showView(asked, view, isQuiet) {
 
 const mapWasAsked = (asked) => asked.view === "plan" || asked.view === "tick";
 
-/** What stands above the view: the way here, and the run. */
+/** Above the view: the way here, and the run. */
 function showTop(asked) {
   const crumbs = [isLive ? make("a.brand", { href: "#/" }, "acts") : wrap("span.brand", "acts")];
   if (isLive && asked.run === null) crumbs.push(anchor("#/", "Runs"), anchor("#/workflows", "Workflows"));
@@ -166,7 +166,7 @@ function refreshBySelf() {
   announce("This has changed");
 }
 
-/** After a deed of one's own. */
+/** After an action of this user. */
 const refresh = () => ((mapped.key = null), render({ isQuiet: true }));
 
 /** The plan beside the view: drawn once for a run, and again where its counts change. */
@@ -188,7 +188,7 @@ async function showMap(asked, current) {
   const { svg, calls, ticks = [], more } = mapped.answer;
   const choice = ticks.length > 1 ? tickChoice(run, ticks, mapped.answer.tick) : null;
   const drawn = calls.length ? planPicture(svg, current ?? asked.parts[0], go) : quiet("The plan has no calls.");
-  const said = more ? quiet(`The picture holds ${plural(more, "more call")} than can be listed.`) : null;
+  const said = more ? quiet(`The picture has ${plural(more, "more call")} than can be listed.`) : null;
   refill(map, choice, reading(mapped.answer), make("div.plan", { tabindex: "-1" }, drawn), said);
   if (focused !== undefined)
     map.querySelector(`[data-call="${CSS.escape(focused)}"][tabindex]`)?.focus({ preventScroll: true });
@@ -209,11 +209,11 @@ function trouble(error, asked) {
     again = setTimeout(() => render({ isQuiet: true }), READ_AGAIN_MS * 2);
   }
   const said =
-    error instanceof Refusal ? error.message : `This page could not show what it was given: ${error.message}`;
+    error instanceof Refusal ? error.message : `This page could not show the answer: ${error.message}`;
   return {
     title: "Not shown",
     nodes: [
-      heading(isGone ? "It is not there" : "This could not be shown"),
+      heading(isGone ? "Not found" : "This could not be shown"),
       notice("error", wrap("p", said)),
       isLive ? wrap("p", anchor("#/", "All runs")) : null,
     ],
@@ -245,7 +245,7 @@ function tokenForm(error) {
       field("Token", token),
       make("button", { type: "submit", class: "primary" }, "Go on"),
     ),
-    quiet("It is kept in this tab until the tab is closed, and sent to this server only."),
+    quiet("It stays in this tab until you close it, and is sent only to this server."),
   ];
 }
 

@@ -96,7 +96,7 @@ function duration(seconds) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`;
 }
 
-/** A moment in the reader's own time; what is exact stands in its title. */
+/** A moment in the reader's time zone, with the exact time as title. */
 function moment(iso, { only = "" } = {}) {
   if (!iso) return "–";
   const date = new Date(iso);

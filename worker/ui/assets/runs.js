@@ -25,7 +25,7 @@ async function runsView({ query }) {
     key: "runs",
     row: runRow,
     more: (after) => ask("runs", { ...asked, after }),
-    empty: asked.status || asked.search ? "No run fits." : "There are no runs yet: acts submit FILE makes one.",
+    empty: asked.status || asked.search ? "No matching runs." : "There are no runs yet: acts submit FILE makes one.",
     label: "Runs",
   });
   return { title: "Runs", nodes: [wrap("div.head", heading("Runs"), form), list], isFresh: true };
@@ -75,11 +75,11 @@ function share(counts) {
   return [bar, make("span.quiet", { "aria-hidden": "true" }, label)];
 }
 
-// A run: what stands above each of its views, its overview, and its instances.
+// A run: what is above each of its views, its overview, and its instances.
 
 const STANDING = ["failed", "held", "running", "completed"]; // what instances are asked for by
 
-/** What stands above all views of a run. */
+/** Above all views of a run. */
 function runTop(overview, view) {
   const { run } = overview;
   const held = overview.held ?? 0;
@@ -153,7 +153,7 @@ const ordered = (one) => `${one.did} by ${one.by}${one.authenticated ? " (authen
 
 async function auditView({ run }) {
   const more = (after) => ask(`runs/${run}/audit`, { after });
-  const empty = "Nothing that was done to this run from outside stands in its log.";
+  const empty = "Nobody has changed this run from outside.";
   const list = pages({ first: await more(""), key: "orders", row: orderRow, more, empty, label: "Who did what" });
   return { title: "Who did what", nodes: [heading("Who did what, the newest first"), list] };
 }
@@ -215,7 +215,7 @@ async function instancesView({ run, parts, query }) {
     row: (one) =>
       statusRow(one.status, instanceAddress(run, one.instance), instanceName(one.instance), badges(one.counts)),
     more: (after) => ask(`runs/${run}/instances`, { ...asked, after }),
-    empty: asked.status || asked.search ? "No instance fits." : "This run has no instances: all its calls are global.",
+    empty: asked.status || asked.search ? "No matching instances." : "This run has no instances: all its calls are global.",
     label: "Instances",
   });
   const filter = listed("ul.badges", ["", ...STANDING], (status) =>

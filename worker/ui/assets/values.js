@@ -159,7 +159,7 @@ async function valueView({ run, parts }) {
       quiet("As ", reader, " sees it."),
       answer.above.length ? quiet("Inside of ", paths(run, answer.above, instance)) : null,
       known,
-      section("What it was at any moment", log),
+      section("Its value over time", log),
     ],
   };
 }
@@ -290,7 +290,7 @@ async function logOf(run, instance, log = { entries: [], next: null }) {
 /** A slider over `chosen(entries)`; `show(entry)` makes what is shown of the values then. */
 function moments({ run, log, instance, chosen = (entries) => entries, show }) {
   const entries = chosen(log.entries);
-  if (!entries.length) return quiet("The log holds nothing of this.");
+  if (!entries.length) return quiet("The log has nothing about this.");
   const output = wrap("div.moment");
   const told = make("p.told", { role: "status" });
   const last = entries.length - 1;

@@ -15,7 +15,7 @@ async function workflowsView({ query }) {
     key: "workflows",
     row: workflowRow,
     more: (after) => ask("workflows", { search, after }),
-    empty: search ? "No workflow fits." : "There is no workflow in the folders of ACTS_DELEGATES.",
+    empty: search ? "No matching workflows." : "There is no workflow in the folders of ACTS_DELEGATES.",
     label: "Workflows",
   });
   return { title: "Workflows", nodes: [wrap("div.head", heading("Workflows"), form), list] };
