@@ -15,7 +15,8 @@ try:
     load_code(settings)
     app = make_application(settings, registry)
 except (BrokerConfigError, WorkerError) as error:
-    if click.get_current_context(silent=True) is None:
+    command = click.get_current_context(silent=True)
+    if command is None or command.find_root().command.name != "celery":
         raise
     # Celery's command would print the traceback of any other exception as its message.
     raise SystemExit(f"acts: {error}") from None
