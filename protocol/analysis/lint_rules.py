@@ -315,7 +315,8 @@ def _misspelt_types(plan: CheckedPlan) -> Iterator[Finding]:
             why = f"the message has the type {type_!r}: it is kept, and nothing reads it"
             yield Finding("ACT414", why, (), pointer("context", index, "type"), f'write "type": "{near}"')
     read = {place.kind for call in plan.calls for place in places_seen(call)}
-    known = {*read, *map(kind_of, plan.context.messages), *DATA_TYPES}
+    held = {kind_of(message) for message in plan.context.messages if read_data(message) is not None}
+    known = {*read, *held, *DATA_TYPES}
     for call in plan.calls:
         for place in call.written:
             if place.kind not in known and (near := speller.nearest(place.kind, DATA_TYPES)) is not None:

@@ -234,3 +234,10 @@ def test_r2_6_a_text_with_references_passes_where_it_is_taken_as_it_stands_or_th
     submission["solution"]["output"] = "It is †input.name"
     with pytest.raises(Rejected, match=r"/solution/output: .* write 'It is †\{input.name\}'"):
         check_submission(submission)
+
+
+def test_chat_messages_beside_a_misspelt_kind_are_no_data() -> None:
+    call = {"_tool": "get", "userId": "†input.id", "_outputPath": "†stat.user"}
+    context = [{"role": "user", "content": "hello"}, {"type": "input", "id": 1}]
+    plan = check_submission({"context": context, "tools": {"get": TAKES}, "solution": {"calls": [call]}})
+    assert "ACT414" in {finding.code for finding in plan.findings}
