@@ -160,7 +160,7 @@ def test_workers_with_different_contracts_are_named_and_most_of_them_decide() ->
     assert found.known.activities["order"].schema["description"] == "new"
     (problem,) = found.problems
     assert "different contracts of order" in problem
-    assert "of most of them" in problem
+    assert "most common" in problem
     assert read_contracts(found.to_dict(), "tools.json").schemas() == found.known.schemas()
 
 

@@ -165,7 +165,7 @@ def test_forks_and_files_of_runs_have_them_and_they_go_with_their_run(
     run.delete()
     assert stored(seeing, run) == {}
     broken = [line.replace(base64.b64encode(PNG).decode(), base64.b64encode(b"other").decode()) for line in lines]
-    with pytest.raises(Rejected, match="not that of its digest"):
+    with pytest.raises(Rejected, match="does not match its digest"):
         seeing.client.import_run(broken)
     back = seeing.client.import_run(lines)
     assert list(stored(seeing, back).values()) == [PNG]
@@ -219,7 +219,7 @@ def test_what_cannot_be_said_is_refused_and_nothing_of_it_is_kept(seeing: Backen
         (showing(*many), "ACTS_LIMIT_CALL_BYTES"),
         ({"type": "state", "user": "Ann"}, "data is sent"),
         ({"role": "assistant", "content": "Yes."}, "only a text"),
-        ({"type": "text", "message": "Hi", "_instance": "①"}, "leave it out"),
+        ({"type": "text", "message": "Hi", "_instance": "①"}, "remove it"),
         ([], "there is no message"),
     ):
         with pytest.raises(Rejected, match=why):
