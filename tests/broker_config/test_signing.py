@@ -22,8 +22,8 @@ def test_a_key_is_base64_behind_whsec_and_a_text_otherwise() -> None:
 @pytest.mark.parametrize(
     ("secret", "said"),
     [
-        ("whsec_no base64, and long enough", "no base64"),
-        ("whsec_bm90IHBhZGRlZA", "no base64"),
+        ("whsec_no base64, and long enough", "not base64"),
+        ("whsec_bm90IHBhZGRlZA", "not base64"),
         (_encoded(b"short"), "has 5 bytes"),
         ("whsec_", "has 0 bytes"),
         ("a short text", "has 12 bytes"),

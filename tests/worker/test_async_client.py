@@ -71,7 +71,7 @@ def test_waiting_that_is_given_up_leaves_the_run_and_the_client_as_they_are(back
     async def scene(client: AsyncClient) -> None:
         run = await client.submit(solution=waiting("patience"))
         await asyncio.to_thread(backend.meeting.take, "at:patience")
-        with pytest.raises(TimeoutError, match="it goes on"):
+        with pytest.raises(TimeoutError, match="it continues"):
             await run.wait(timeout_seconds=0.1)
         events = aiter(run.follow())
         assert (await anext(events)).status == "running"

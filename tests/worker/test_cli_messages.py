@@ -68,7 +68,7 @@ def test_an_option_of_an_activity_that_is_no_number_is_reported_with_its_line(
     ("source", "said"),
     [
         ("@activity(timeout=3)", "has no argument 'timeout', did you mean 'timeout_seconds'? ({file}:4)"),
-        ('@activity(name="a")', "has no argument 'name'; it has a name, which stands first, and queue, "),
+        ('@activity(name="a")', "has no argument 'name'; it takes a name first, and queue, "),
         ("@delegate", '{file}:4: a delegate has a name of its own: write @delegate("NAME") above the function'),
         ("a = activity(lambda: 1)", '{file}:4: a lambda has no name: write activity("NAME")(lambda …)'),
         ("import json\njson.loads('{')\n", "column 2 (char 1) ({file}:5)"),

@@ -385,7 +385,7 @@ def test_r14_a_question_to_a_person_waits_without_a_worker_and_the_answer_is_its
     assert (held["question"], held["parameters"]["question"]) == (True, "Which?")
     with pytest.raises(Rejected, match="is a question"):
         run.approve(0)
-    with pytest.raises(Rejected, match="none of the options"):
+    with pytest.raises(Rejected, match="not one of the options"):
         run.answer(0, "green")
     run.answer(0, "blue", by="Ann")
     assert backend.wait(run.id).data()["state"] == {"what": "Which?", "a": "blue", "b": "blue"}

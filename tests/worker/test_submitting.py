@@ -388,8 +388,8 @@ def test_what_is_no_such_file_is_refused_and_nothing_is_written(exported: tuple[
                 [*lines[:2], json.dumps({"id": f"{2**64}-0", "lane": ""})],
                 "line 3: the entry 18446744073709551616-0 cannot",
             ),
-            ([lines[0], lines[2], lines[1]], "line 3: the entry .* stands behind .*: ids only grow"),
-            ([*lines[:2], lines[1]], "line 3: the entry .* stands behind"),
+            ([lines[0], lines[2], lines[1]], "line 3: the entry .* comes after .*: ids only grow"),
+            ([*lines[:2], lines[1]], "line 3: the entry .* comes after"),
             ([*lines[:2], _entry({"type": "data", "data": _nested(400)})], "line 3: .* nested deeper than 264 levels"),
         ):
             with pytest.raises(Rejected, match=said):

@@ -767,7 +767,7 @@ def test_a_run_whose_keys_are_broken_stops_no_others_recovery(judged: Judged, ca
     for _ in range(2):
         judged.sweep()
     assert judged.entry() == "lost:1:0:"
-    said = [record.getMessage() for record in caplog.records if {"broken:", "aside,"} & {*record.getMessage().split()}]
+    said = [record.getMessage() for record in caplog.records if {"broken:", "aside:"} & {*record.getMessage().split()}]
     assert len(said) == 3
 
 
