@@ -171,7 +171,7 @@ def test_held_calls_are_approved_changed_shown_less_and_rejected(
         confirm(opened, "Approve with these")
         press(3, "Reject …")
         opened.page.get_by_role("button", name="Reject", exact=True).click()
-        expect(opened.page.get_by_role("dialog").get_by_role("alert")).to_contain_text("Say why")
+        expect(opened.page.get_by_role("dialog").get_by_role("alert")).to_contain_text("Give a reason")
         opened.page.get_by_label("Reason").fill("not today")
         confirm(opened, "Reject")
         expect(opened.page.locator("#detail")).to_contain_text("Nothing waits for a person.")
@@ -264,7 +264,7 @@ def test_what_something_between_answers_is_not_taken_for_the_server(browser: Bro
         body = "<h1>502 Bad Gateway</h1>"
         opened.page.route("**/api/runs/*", lambda route: route.fulfill(status=502, content_type="text/html", body=body))
         open_view(opened, f"{site.url}/", shop)
-        expect(opened.page.get_by_role("alert")).to_contain_text("The server has answered 502")
+        expect(opened.page.get_by_role("alert")).to_contain_text("The server answered 502")
 
 
 def test_a_run_that_is_gone_is_said(browser: Browser, site: Site, backend: Backend) -> None:

@@ -231,7 +231,7 @@ def test_r16_3_a_name_that_a_model_is_told_is_one_word(named: dict[str, Any]) ->
     message = {**named, "data": {"page": 1}, "_trust": ["mail"]}
     with local(TOOLS) as client:
         client.model(answers(calls(READ), calls(output="done")))
-        with pytest.raises(Rejected, match="write it as one word"):
+        with pytest.raises(Rejected, match="make it one word"):
             client.submit(context=["Do it.", message], schema={"type": "string"}, tools=TOOLS)
         unlabelled = {key: said for key, said in message.items() if key != "_trust"}
         run = client.submit(context=["Do it.", unlabelled, message], schema={"type": "string"}, tools=TOOLS)

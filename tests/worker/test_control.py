@@ -262,7 +262,7 @@ def test_a_remote_coroutine_of_a_cancelled_run_is_stopped_while_its_worker_ends_
         run = alone.client.submit(solution={"calls": [call]})
         meeting.take(f"waiting:{gate}")
         worker.terminate()
-        heard(alone, "told to end")
+        heard(alone, "stopping: no more calls")
         run.cancel()
         meeting.take(f"cancelled:{gate}")
         assert worker.wait(20) == 0
