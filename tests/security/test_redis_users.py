@@ -422,7 +422,7 @@ def test_a_user_of_redis_that_may_only_read_is_enough(tmp_path: Path) -> None:
     (user,) = re.findall(r"^user metrics .*$", USERS.read_text(encoding="utf-8"), re.MULTILINE)
     user = user.replace("#${METRICS_SHA256}", ">PASSWORD")
     for name in registry.queues():
-        user = user.replace("%R~background ", f"%R~background %R~{name} ")
+        user = user.replace("%R~background ", f"%R~background %R~{name} %R~{name}??[369] ")
     port = free_port()
     with redis_server(tmp_path, f"port {port}", "user default on nopass ~* &* +@all", user):
         everything = f"redis://127.0.0.1:{port}/0"
