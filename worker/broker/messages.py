@@ -53,6 +53,7 @@ from .attempts import (
     read_progress,
     shown_token,
 )
+from .queue_order import BAND
 
 # msgpack: how everything of ours travels and is stored.
 #
@@ -99,10 +100,6 @@ TASKS: Final = "acts_tasks"
 """The header that says how many tasks an envelope had when it was published, likewise."""
 MESSAGE_FORMAT: Final = "acts_format"
 """The header that says which format a message has; without it, the first one."""
-BAND: Final = "\x06\x16"
-"""What stands, as in kombu's keys, between the name of a queue and a band of priorities, where the queue is looked at
-band by band.
-"""
 RETURNED: Final = "acts_returned"
 """The header that says how often a task was given back by workers that do not read it."""
 

@@ -30,7 +30,6 @@ from .. import limits
 from ..broker.attempts import Tokens, read_progress
 from ..broker.consumer import Publisher
 from ..broker.messages import (
-    BAND,
     OF_CALLS,
     AboutCall,
     AttemptRef,
@@ -42,7 +41,7 @@ from ..broker.messages import (
     probe_task,
     ref_of,
 )
-from ..broker.queue_order import BANDS
+from ..broker.queue_order import BAND, BAND_SUFFIXES
 from ..broker.transport import ReportQueue
 from ..errors import InfrastructureError, QueueRefused
 from ..outages import Duty
@@ -95,7 +94,7 @@ class Probes:
 
     def _bands(self) -> Sequence[str]:
         """The ends of the names of a queue's bands; the lowest has none, and is alone where nothing has a priority."""
-        return [f"{BAND}{band}" if band else "" for band in BANDS] if self._table.has_bands() else [""]
+        return BAND_SUFFIXES if self._table.has_bands() else BAND_SUFFIXES[:1]
 
     def send(self, queues: Iterable[str]) -> None:
         """Send probes through queues, unless one is under way there that may still come."""

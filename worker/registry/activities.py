@@ -409,10 +409,13 @@ class Registry:
         code = known.get(call.runner.name)
         return code.policy if code is not None else None
 
+    def total_seconds(self, call: Call) -> float | None:
+        """How long all attempts at a call may take together; None for no limit."""
+        return policy.total_timeout_seconds if (policy := self.policy_of(call)) is not None else None
+
     def ends_ms(self, call: Call) -> int:
         """When the time of all attempts at a call that is sent now is over, in ms since 1970; 0 for no limit."""
-        policy = self.policy_of(call)
-        total = policy.total_timeout_seconds if policy is not None else None
+        total = self.total_seconds(call)
         return int((time.time() + total) * 1000) if total is not None else 0
 
     def queues(self) -> tuple[str, ...]:

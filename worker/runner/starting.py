@@ -341,8 +341,7 @@ class Starter:
     def claim(self, start: Start, execution: Execution) -> Claim:
         """What is claimed of a call before it is begun: it begins again where nothing is heard of it for so long."""
         settings, remote, call = self._services.settings, self._services.remote, start.call
-        policy = self._services.registry.policy_of(call)
-        total = policy.total_timeout_seconds if policy is not None else None
+        total = self._services.registry.total_seconds(call)
         if remote.leaves(call) and not self._is_for_child(call):
             claim = Claim(call.index, settings.sweep_interval_seconds, remote.queue(call), total_seconds=total)
         else:

@@ -18,8 +18,8 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
 from .. import limits
-from ..broker.messages import BAND, SENT, TASKS, pack, unpack
-from ..broker.queue_order import BANDS
+from ..broker.messages import SENT, TASKS, pack, unpack
+from ..broker.queue_order import BAND_SUFFIXES
 from .connections import GroupedCommands
 from .held_calls import AuditRecord
 from .keys import Field, Keys, processes, queue_notes, session_messages, session_process
@@ -213,8 +213,8 @@ class QueueList:
     def count(self) -> int:
         """Count the messages, of all priorities."""
         with self._redis.pipeline(transaction=False) as pipeline:
-            for band in BANDS:
-                pipeline.llen(f"{self._key}{BAND}{band}" if band else self._key)
+            for suffix in BAND_SUFFIXES:
+                pipeline.llen(f"{self._key}{suffix}")
             return sum(pipeline.execute())
 
     def ends(self, left: int, right: int) -> tuple[int, list[bytes], list[bytes]]:
