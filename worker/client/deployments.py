@@ -164,7 +164,7 @@ class Deployments:
                 tool = Tool(name, declaration)
                 codes = (*tool.choices("_activity"), *tool.choices("_delegate")) or (name,)
                 for code in sorted({*codes} & self._code.gone):
-                    reason = "the model of this loop may call it, and there is no code named any more"
+                    reason = "the model of this loop may call it, and no code of that name is left"
                     yield Refusal(None, None, name, code, is_certain=False, reason=reason)
 
     def _of_outbox(self, name: str, reading: _Reading, forecast: Forecast) -> Iterator[Refusal]:
@@ -270,17 +270,18 @@ class RunFilter:
 
     def admits_labels(self, state: State) -> bool:
         """Tell whether a run passes by its name and its tags, which its state has."""
-        tags = state["tags"].split("\n") if state.get("tags") else []
-        return (self.name is None or self.name in (state.get("name"), *tags)) and self.tags.issubset(tags)
+        return self._admits(state.get("name"), state["tags"].split("\n") if state.get("tags") else ())
 
     def admits(self, run: Summary) -> bool:
         """Tell whether a run passes."""
         return (
             self.status in (None, run.status)
-            and (self.name is None or self.name in (run.name, *run.tags))
-            and self.tags.issubset(run.tags)
+            and self._admits(run.name, run.tags)
             and (self.older_than_seconds is None or self._is_older(run, self.older_than_seconds))
         )
+
+    def _admits(self, name: str | None, tags: Sequence[str]) -> bool:
+        return (self.name is None or self.name in (name, *tags)) and self.tags.issubset(tags)
 
     def _is_older(self, run: Summary, seconds: float) -> bool:
         return run.finished is not None and run.age_seconds - run.duration_seconds >= seconds
