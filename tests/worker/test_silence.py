@@ -148,8 +148,8 @@ def test_connections_that_were_swallowed_are_closed_and_those_of_a_slow_server_a
     while redis.connection_pool._available_connections:
         time.sleep(0.01)  # it has not begun to ask
     with caplog.at_level(logging.WARNING):
-        look(watch)
-    asking.join(DEADLINE_SECONDS)
+        while asking.is_alive():
+            look(watch)  # on a busy machine a good server can look slow, once or twice
     assert raised == [RedisConnectionError], "who waits for an answer learns that the connection has ended"
     assert "opened again" in caplog.text
     assert redis.ping()
