@@ -146,10 +146,15 @@ class McpSettings(ActingSettings):
         "token for its own machine.",
         SECRET,
     )
+    mcp_activities: CommaSeparated = setting(
+        (),
+        "Activities that are tools of `acts mcp`, too, separated by commas; `*` stands for all of ACTS_ACTIVITIES and "
+        "for all admitted tools of ACTS_MCP.",
+    )
     mcp_delegates: CommaSeparated = setting(
         (),
-        "Delegates that are tools of `acts mcp`, too, separated by commas: registered ones, and request definitions "
-        "of ACTS_DELEGATES.",
+        "Delegates and workflows that are tools of `acts mcp`, too, separated by commas: registered ones, and request "
+        "definitions of ACTS_DELEGATES.",
     )
     mcp_url: Site | None = setting(
         None, "Where `acts mcp --http` is, as clients see it (http or https): behind a proxy. Unset: where it listens."

@@ -296,7 +296,7 @@ def test_a_setting_counts_in_a_file_that_is_found_only_where_it_says_so() -> Non
     unmarked = {name for name, field in Settings.model_fields.items() if mark(field, "found") is None}
     assert unmarked == {
         *("broker_url", "redis_url", "result_backend_url", "ui_tokens", "ui_redis_url", "ui_url"),
-        *("mcp", "mcp_admitted", "mcp_tokens", "mcp_delegates", "mcp_url", "trust", "approved_plans"),
+        *("mcp", "mcp_admitted", "mcp_tokens", "mcp_activities", "mcp_delegates", "mcp_url", "trust", "approved_plans"),
         *("health_folder", "metrics_port", "metrics_host", "activities", "delegates", "actor", "remote_control"),
         *("model", "model_base_url", "model_extra_body", "model_recording", "model_fallbacks", "models"),
         *("hold_webhook_url", "hold_webhook_secret"),

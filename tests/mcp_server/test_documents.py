@@ -24,8 +24,8 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.cli.serving import mcp
 from acts_celery.worker.errors import BadQuery
 from acts_celery.worker.limits import DOCUMENTS_SMALL_BYTES
+from acts_celery.worker.mcp.code_tools import CodeTool, code_tools
 from acts_celery.worker.mcp.documents import Documents
-from acts_celery.worker.mcp.reading import DelegateTool, delegate_tools
 from acts_celery.worker.mcp.tools import Principal
 from acts_celery.worker.ui.access import Refused
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_apart
@@ -217,20 +217,40 @@ def test_a_definition_says_what_it_takes_and_what_cannot_be_a_tool_is_named(tmp_
     (tmp_path / "translate.json").write_text(json.dumps(given))
     (tmp_path / "submit.json").write_text(json.dumps(given))
     settings = backend.settings.model_copy(update={"delegates": (str(tmp_path),), "mcp_delegates": ("translate",)})
-    [tool] = delegate_tools(settings, ()).values()
+    [tool] = code_tools(settings, ()).values()
     assert (tool.description, tool.input, tool.answer) == ("Translates.", taken, {"type": "string"})
     with pytest.raises(Exception, match="text"):
         tool.read({"text": 7})
     for name in ("submit", "nowhere"):
         with pytest.raises(ActivitiesError, match=name):
-            delegate_tools(settings.model_copy(update={"mcp_delegates": (name,)}), ("submit",))
+            code_tools(settings.model_copy(update={"mcp_delegates": (name,)}), ("submit",))
     with pytest.raises(ActivitiesError, match="is written 'translate'"):
-        delegate_tools(settings.model_copy(update={"mcp_delegates": ("translate.json",)}), ())
+        code_tools(settings.model_copy(update={"mcp_delegates": ("translate.json",)}), ())
+
+
+def test_an_activity_that_cannot_be_a_tool_is_named(backend: Backend, tmp_path: Path) -> None:
+    def tools(**update: Any) -> Any:
+        return code_tools(backend.settings.model_copy(update=update), ("submit",))
+
+    with pytest.raises(ActivitiesError, match="no activity 'nowhere'"):
+        tools(mcp_activities=("nowhere",))
+    (tmp_path / "echo.json").write_text('{"context": [], "schema": {"type": "string"}}')
+    with pytest.raises(ActivitiesError, match="'echo' is the name of an activity"):
+        tools(mcp_activities=("echo",), mcp_delegates=("echo",), delegates=(str(tmp_path),))
+    workflow = {
+        "description": "Doubles.",
+        "context": [{"type": "input", "schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}],
+        "solution": {"calls": [], "output": "†input.n"},
+    }
+    (tmp_path / "double.json").write_text(json.dumps(workflow))
+    found = tools(mcp_activities=("echo",), mcp_delegates=("double",), delegates=(str(tmp_path),))
+    assert found["double"].input["properties"] == {"n": {"type": "integer"}}
+    assert not found["echo"].has_effects
 
 
 def test_a_parameter_that_comes_as_its_json_text_is_read_where_that_fits_and_a_text_does_not() -> None:
     properties = {"options": {"type": "object"}, "text": {"type": "string"}, "any": {}}
-    tool = DelegateTool("t", "", {"type": "object", "properties": properties}, {})
+    tool = CodeTool("t", "", {"type": "object", "properties": properties}, {})
     assert tool.read({"options": '{"a": 1}', "any": "[1]"}).arguments == {"options": {"a": 1}, "any": "[1]"}
     assert tool.read({"text": '{"a": 1}', "any": "[1]"}).arguments == {"text": '{"a": 1}', "any": "[1]"}
     for wrong in ("[1]", "{", "tea"):
@@ -241,7 +261,7 @@ def test_a_parameter_that_comes_as_its_json_text_is_read_where_that_fits_and_a_t
 # An MCP client over standard input and output reads, submits and decides.
 
 ECHO = {"calls": [{"_tool": "echo", "value": "tea", "_outputPath": "†state.drink"}], "output": "†state.drink"}
-READING = {"check", "runs", "status", "result", "instances", "explain", "held"}
+READING = {"activities", "check", "runs", "status", "result", "instances", "explain", "held"}
 DOING = {"submit", "approve", "reject", "answer", "settle", "cancel"}
 
 

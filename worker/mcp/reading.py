@@ -1,36 +1,27 @@
-"""The tools: those that read runs, those that act on runs, and delegates as tools."""
+"""The tools: those that read runs, and those that act on runs."""
 
 from __future__ import annotations
 
-import inspect
-import json
 import time
 from asyncio import to_thread
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
-from mcp_types import Tool, ToolAnnotations
 from pydantic import Field
 
-from ...broker_config import Settings
-from ...broker_config.tokens import Right
-from ...protocol import Rejected
-from ...protocol.calls.declarations import input_schema
+from ...protocol import Plan, Rejected
 from ...protocol.errors import segments
-from ...protocol.paths import MISSING
-from ...protocol.schemas import compiled
 from .. import limits
 from ..actions import ACTIONS
+from ..client.async_client import AsyncRun
 from ..client.results import RunStatus
-from ..errors import ActivitiesError, BadQuery, RunFailed
-from ..registry.activities import registry
-from ..registry.request_definitions import KnownDelegates
+from ..errors import BadQuery
 from ..store.keys import ENDED_STATUSES
 from ..ui.access import problems
-from ..ui.opened import shown, size_of, within
-from .tools import NoValue, RunTool, ServerTool, SubmittedDocument, ToolContext, read_text
+from ..ui.opened import shown, within
+from .tools import NoValue, RunTool, ServerTool, SubmittedDocument, ToolContext, described
 
 _TEXT: Final = {"type": "string"}
 _INTEGER: Final = {"type": "integer"}
@@ -40,7 +31,7 @@ _ERRORS: Final = {"type": "array", "items": {"type": "object", "properties": {"p
 _LIST: Final = {"type": "array", "items": {"type": "object"}}
 
 
-def _object(*required: str, **properties: Any) -> dict[str, Any]:
+def answer_schema(*required: str, **properties: Any) -> dict[str, Any]:
     """The schema of an answer with these properties."""
     return {"type": "object", "properties": properties, "required": list(required)}
 
@@ -50,7 +41,7 @@ class Check(ServerTool):
     of calls that can run at the same time, and findings.
     """
 
-    output = _object("valid", "errors", valid={"type": "boolean"}, errors=_ERRORS)
+    output = answer_schema("valid", "errors", valid={"type": "boolean"}, errors=_ERRORS)
     document: SubmittedDocument
     allow: list[str] | None = Field(None, description="Only these tools, activities and delegates may be called.")
 
@@ -62,6 +53,32 @@ class Check(ServerTool):
             return {"valid": False, **problems(rejected)}
         found: dict[str, Any] = await to_thread(lambda: shown(plan.to_dict(), limits.PLAN_BYTES))
         return {"valid": True, "errors": [], **found}
+
+
+class ListActivities(ServerTool):
+    """List what a submission can call: activities, with the schema of their parameters, their results and whether they
+    change something outside (`effects`), and the names of delegates. `next` is given as `after` for more.
+    """
+
+    output = answer_schema("activities", "delegates", "next", activities=_LIST, next=_OPTIONAL)
+    search: str | None = Field(None, max_length=200, description="Part of a name or of a description.")
+    after: str | None = Field(None, max_length=256, description="What an answer before has given as `next`.")
+
+    async def execute(self, context: ToolContext) -> dict[str, Any]:
+        """Read what is registered here, or what the workers announce."""
+        known = await to_thread(lambda: context.runs.client(context.principal).checker.registry)
+        part, after = (self.search or "").lower(), self.after or ""
+        names = [
+            name
+            for name, one in sorted(known.activities.items())
+            if name > after and part in f"{name} {one.schema.get('description', '')}".lower()
+        ]
+        listed = within(
+            ({"name": name, **asdict(described(known.activities[name].schema))} for name in names), limits.PLAN_BYTES
+        )
+        delegates = [name for name in sorted(known.delegates) if part in name.lower()]
+        more = listed[-1]["name"] if 0 < len(listed) < len(names) else None
+        return {"activities": listed, "delegates": delegates, "next": more}
 
 
 class _PageTool(RunTool):
@@ -80,7 +97,7 @@ class _PageTool(RunTool):
 class Runs(ServerTool):
     """List the runs, the newest first: id, name, status, counts of calls, times. `next` is what to give as `after`."""
 
-    output = _object("runs", "next", runs=_LIST, next=_OPTIONAL)
+    output = answer_schema("runs", "next", runs=_LIST, next=_OPTIONAL)
     status: RunStatus | None = Field(None, description="Only runs of this status.")
     search: str | None = Field(None, max_length=200, description="Part of an id, a name or a tag.")
     after: str | None = Field(None, max_length=256, description="What an answer before has given as `next`.")
@@ -94,7 +111,7 @@ class Runs(ServerTool):
 class Status(RunTool):
     """The state of a run: its status, how many calls have which status, what waits for a person, times, cost."""
 
-    output = _object("run", "status", "counts", "held", run=_TEXT, status=_TEXT, counts=_COUNTS, held=_INTEGER)
+    output = answer_schema("run", "status", "counts", "held", run=_TEXT, status=_TEXT, counts=_COUNTS, held=_INTEGER)
 
     async def execute(self, context: ToolContext) -> dict[str, Any]:
         """Read the page of the run."""
@@ -109,7 +126,7 @@ class Result(RunTool):
     `wait_seconds` it waits for the run's end; it answers earlier when only a person can let the run go on.
     """
 
-    output = _object("run", "status", "held", run=_TEXT, status=_TEXT, held=_INTEGER, reason=_OPTIONAL)
+    output = answer_schema("run", "status", "held", run=_TEXT, status=_TEXT, held=_INTEGER, reason=_OPTIONAL)
     wait_seconds: float = Field(
         0, ge=0, le=limits.READING_LONGEST_WAIT_SECONDS, description="How long to wait for the run's end."
     )
@@ -151,7 +168,7 @@ class Instances(_PageTool):
     """
 
     page = "instances"
-    output = _object("instances", "next", instances=_LIST, next=_OPTIONAL)
+    output = answer_schema("instances", "next", instances=_LIST, next=_OPTIONAL)
     status: Literal["completed", "failed", "running", "held", "paused", "cancelled", "deleted"] | None = Field(
         None, description="Only instances of this status."
     )
@@ -165,7 +182,7 @@ class Explain(_PageTool):
     """
 
     page = "place"
-    output = _object("path", path=_TEXT)
+    output = answer_schema("path", path=_TEXT)
     path: str = Field(min_length=1, max_length=4_000, description="A place, such as `†state.report`.")
     instance: str | None = Field(None, max_length=1_000, description="As this instance sees it.")
     at: str | None = Field(None, max_length=50, description="As of a moment: the id of an entry of the log.")
@@ -176,7 +193,7 @@ class Held(RunTool):
     decision on it carries; or a plan with its digest as `plan`.
     """
 
-    output = _object("held", held=_LIST)
+    output = answer_schema("held", held=_LIST)
 
     async def execute(self, context: ToolContext) -> dict[str, Any]:
         """Read the list."""
@@ -184,6 +201,7 @@ class Held(RunTool):
 
 
 READING: Final[Mapping[str, type[ServerTool]]] = {
+    "activities": ListActivities,
     "check": Check,
     "runs": Runs,
     "status": Status,
@@ -217,9 +235,10 @@ async def awaited(context: ToolContext, run: str, wait_seconds: float) -> dict[s
     while True:
         seen: dict[str, Any] = await context.runs.page(run)
         counts, left = seen["counts"], until - time.monotonic()
-        is_stopped = seen["status"] != "running" or (seen["held"] > 0 and not counts.get("running"))
-        if is_stopped or left <= 0:
+        if seen["status"] != "running" or left <= 0:
             return seen
+        if seen["held"] > 0 and not counts.get("running") and await context.runs.page(run, "held"):
+            return seen  # nobody has decided yet: what was decided on counts as held until a worker takes it up
         ended = sum(count for status, count in counts.items() if status not in ("waiting", "running", "held"))
         shown = ", ".join(f"{count} {status}" for status, count in counts.items()) or seen["status"]
         await context.progress(ended, sum(counts.values()) or None, f"run {run}: {shown}")
@@ -251,20 +270,28 @@ class Submit(ServerTool):
 
     right = "submit"
     is_destructive = True
-    output = _object("run", run=_TEXT)
+    output = answer_schema("run", run=_TEXT)
     document: SubmittedDocument
     key: str | None = Field(None, min_length=1, max_length=200, description="A text of your own for this submission.")
     name: str | None = Field(None, min_length=1, max_length=200, description="What the run is called.")
     tags: list[str] = Field([], max_length=20, description="Texts to find the run by.")
     allow: list[str] | None = Field(None, description="Only these tools, activities and delegates may be called.")
 
+    async def start(self, context: ToolContext) -> str:
+        """Submit the document, and return the run's id."""
+        run, _ = await self._submitted(context)
+        return run.id
+
     async def execute(self, context: ToolContext) -> dict[str, Any]:
         """Submit the document."""
-        run, plan = await context.runs.submit(
-            context.principal, self.document, key=self.key, name=self.name, tags=tuple(self.tags), allow=self.allow
-        )
+        run, plan = await self._submitted(context)
         findings = await to_thread(lambda: within((each.to_dict() for each in plan.findings), limits.FINDINGS_BYTES))
         return {"run": run.id, "findings": findings}
+
+    async def _submitted(self, context: ToolContext) -> tuple[AsyncRun, Plan]:
+        return await context.runs.submit(
+            context.principal, self.document, key=self.key, name=self.name, tags=tuple(self.tags), allow=self.allow
+        )
 
 
 class _ActionTool(RunTool):
@@ -290,7 +317,7 @@ class _ActionTool(RunTool):
 class _DecisionTool(_ActionTool):
     right = "decide"
     is_idempotent = True
-    output = _object("run", run=_TEXT)
+    output = answer_schema("run", run=_TEXT)
 
 
 class ApproveTool(_DecisionTool):
@@ -352,7 +379,7 @@ class CancelTool(_ActionTool):
 
     right = "control"
     action = "cancel"
-    output = _object("run", "status", run=_TEXT, status=_TEXT)
+    output = answer_schema("run", "status", run=_TEXT, status=_TEXT)
 
     async def execute(self, context: ToolContext) -> dict[str, Any]:
         """Cancel the run, and read its status."""
@@ -370,123 +397,3 @@ DOING: Final[Mapping[str, type[ServerTool]]] = {
     "cancel": CancelTool,
 }
 """The tools that change something, each by a right of its own."""
-
-
-# Delegates that are tools: one of `ACTS_MCP_DELEGATES` is called by its name, and the call is a run of its own.
-#
-# What the client gives is data of the run, which the call refers to; so nothing in it is read as a reference (SPEC
-# R2.4). If the client goes, the run goes on; its id is the first progress that the call reports.
-
-TAG: Final = "mcp"
-"""The tag of the runs."""
-_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
-
-
-@dataclass(frozen=True, slots=True)
-class DelegateTool:
-    """A delegate as a tool."""
-
-    right: ClassVar[Right] = "submit"
-    name: str
-    description: str
-    input: Mapping[str, Any]
-    """The schema of its parameters, an object."""
-    answer: Any
-    """The schema of its answer."""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    """The arguments of one call."""
-
-    def listed(self, name: str) -> Tool:
-        """The tool as MCP lists it."""
-        hints = ToolAnnotations(
-            read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
-        )
-        output = _object("run", "status", run=_TEXT, status=_TEXT, answer=self.answer, note=_TEXT)
-        return Tool(
-            name=name,
-            description=self.description,
-            input_schema=dict(self.input),
-            output_schema=output,
-            annotations=hints,
-        )
-
-    def read(self, arguments: Mapping[str, Any]) -> DelegateTool:
-        """A call with these arguments. Raises `BadQuery`."""
-        if meta := [name for name in arguments if name.startswith("_")]:
-            raise BadQuery(
-                f"{self.name} has no parameter {meta[0][:100]!r}: names that begin with _ are the engine's own"
-            )
-        schema, given = compiled(dict(self.input)), dict(arguments)
-        if problems := schema.problems(given):
-            at_fault = {segments(problem.pointer)[0] for problem in problems if problem.pointer}
-            try:
-                given = {name: read_text(value) if name in at_fault else value for name, value in arguments.items()}
-            except ValueError as error:
-                raise BadQuery(str(error)) from None
-            if given == arguments or schema.problems(given):
-                raise BadQuery("; ".join(map(str, problems[: limits.MOST_PROBLEMS])))
-        return replace(self, arguments=given)
-
-    async def execute(self, context: ToolContext) -> dict[str, Any]:
-        """Submit the run, and wait for its answer. Raises `RunFailed`, `Rejected`."""
-        run, _ = await context.runs.submit(context.principal, self._document(), name=self.name, tags=(TAG,))
-        await context.progress(0, None, f"run {run.id}: submitted")
-        seen = await awaited(context, run.id, limits.READING_LONGEST_WAIT_SECONDS)
-        found = {"run": run.id, "status": seen["status"]}
-        if seen["status"] == "completed":
-            answer = await context.runs.output(run.id)
-            if (size := size_of(answer)) > limits.READING_MOST_BYTES:
-                return found | {"note": f"the answer has {size} bytes: `result` gives its parts"}
-            return found | {"answer": answer}
-        if seen["status"] in ("failed", "cancelled"):
-            raise RunFailed(f"run {run.id} is {seen['status']}: {await _reason(context, run.id, seen)}")
-        return found | {"note": "it has no answer yet: `result` waits for it, `held` has what waits for a person"}
-
-    def _document(self) -> dict[str, Any]:
-        references = {name: f"†input[{json.dumps(name, ensure_ascii=False)}]" for name in self.arguments}
-        call = {"_tool": self.name, "_delegate": self.name, **references, "_outputPath": "†state.answer"}
-        context = [{"type": "input", "data": dict(self.arguments)}] if self.arguments else []
-        return {"context": context, "solution": {"calls": [call], "output": "†state.answer"}}
-
-
-def delegate_tools(settings: Settings, taken: Container[str]) -> dict[str, DelegateTool]:
-    """The delegates of `ACTS_MCP_DELEGATES` as tools, by name. Raises `ActivitiesError` for one that is not there or
-    cannot be a tool next to those that are `taken`, `WorkerError` for a file that is no definition.
-    """
-    known, found = KnownDelegates(settings, registry), {}
-    for name in settings.mcp_delegates:
-        if (spelled := known.spelled(name)) is not None:
-            raise ActivitiesError(f"ACTS_MCP_DELEGATES: {name!r} is written {spelled!r}")
-        if name not in known:
-            raise ActivitiesError(f"ACTS_MCP_DELEGATES: there is no delegate {name!r}: there are {', '.join(known)}")
-        if name in taken:
-            raise ActivitiesError(f"ACTS_MCP_DELEGATES: `acts mcp` has a tool {name!r} of its own: rename the delegate")
-        if not _NAME.issuperset(name) or len(name) > limits.LONGEST_NAME:
-            text = f"the name of a tool has letters, digits, _ - and ., {limits.LONGEST_NAME} at most"
-            raise ActivitiesError(f"ACTS_MCP_DELEGATES: {name!r} cannot be a tool: {text}")
-        definition = known.definition(name)
-        if definition is None:
-            said = inspect.getdoc(registry.delegates[name].function) or ""
-            found[name] = DelegateTool(name, said.partition("\n\n")[0], {"type": "object"}, {})
-        else:
-            found[name] = _defined(name, definition)
-    return found
-
-
-def _defined(name: str, definition: Mapping[str, Any]) -> DelegateTool:
-    schema = input_schema(definition.get("context", ()))
-    schema = {} if schema is MISSING else schema
-    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
-        raise ActivitiesError(f"ACTS_MCP_DELEGATES: {name!r} cannot be a tool: its input is no object")
-    answer = definition.get("schema", {})
-    # A reference in it would lead nowhere inside the schema of the whole.
-    kept = answer if "$ref" not in json.dumps(answer) else {}
-    return DelegateTool(name, str(definition.get("description", "")), {"type": "object", **schema}, kept)
-
-
-async def _reason(context: ToolContext, run: str, seen: Mapping[str, Any]) -> str:
-    lane = await context.runs.page(run, "instance")
-    error = next((call["error"] for call in lane["calls"] if call.get("error")), None)
-    if isinstance(error, Mapping):
-        return f"{error.get('type')}: {error.get('message')}"
-    return str(seen["reason"] or "`result` says more")

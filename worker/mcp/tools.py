@@ -19,6 +19,7 @@ from redis import Redis
 from ...broker_config import Settings
 from ...broker_config.tokens import Identity, Right
 from ...protocol import Plan, Rejected
+from ...protocol.calls.tools import PLAIN
 from ...protocol.paths import MISSING
 from ...protocol.plan.documents import decode
 from .. import limits
@@ -260,6 +261,34 @@ def input_schema(model: type[BaseModel]) -> dict[str, Any]:
     """The JSON Schema of a tool's parameters."""
     schema = model.model_json_schema(schema_generator=_Untitled)
     return {key: value for key, value in schema.items() if key not in ("title", "description")}
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a client is told of an activity."""
+
+    description: str
+    parameters: dict[str, Any]
+    """Their schema, without what is the engine's own."""
+    result: Any
+    """The schema of its result; {} for anything."""
+    effects: bool
+    """True where it changes something outside of the run."""
+
+
+def described(schema: Mapping[str, Any]) -> Described:
+    """Take an activity's schema apart."""
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    parameters = {
+        **{key: value for key, value in schema.items() if not key.startswith("_") and key != "description"},
+        "type": "object",
+        "properties": {name: value for name, value in properties.items() if not name.startswith("_")},
+        "required": [name for name in required if not name.startswith("_")],
+    }
+    result = properties.get("_output", {})
+    kept = {key: value for key, value in result.items() if key != PLAIN} if isinstance(result, dict) else result
+    effects = bool(schema.get("_trust", {}).get("effects"))
+    return Described(str(schema.get("description", "")), parameters, kept, effects)
 
 
 # Answers as MCP has them: structured content, and the same as a text; or an error as a text of JSON.
