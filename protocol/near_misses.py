@@ -286,7 +286,7 @@ class NearMisses:
         """The near miss of references inside a longer text."""
         if (found := as_template(text, self._read)) is None:
             return None
-        why = f"has {found.found[0][0]!r} inside a text, where nothing is read"
+        why = f"has {found.found[0][0]!r} inside a text, where it is not read"
         return NearMiss("ACT305", why, found.remedy, found.corrected)
 
     def _read(self, name: str, form: PlaceForm) -> Reference | None:
@@ -465,7 +465,8 @@ def _read_nowhere(text: str, places: NamedPlaces, is_shown: Callable[[Reference]
         return None
     miss = NearMisses(places, is_shown).of(shown)
     remedy = miss.remedy if miss is not None else found.remedy
-    return f"has {found.found[0][0]!r} inside a text, where nothing is read: {remedy}; a † of the text itself is ††"
+    why = f"has {found.found[0][0]!r} inside a text, where it is not read"
+    return f"{why}: {remedy}; a literal † is written ††"
 
 
 def is_promised(plan: CheckedPlan, place: Reference) -> bool:

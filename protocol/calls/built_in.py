@@ -29,14 +29,14 @@ UNTIL: Final = "until"
 BUILT_IN: Final[Mapping[str, Mapping[str, Any]]] = {
     CHOOSE: {
         "type": "object",
-        "description": "Writes `value` to the first of the places of `_outputPath` (A || B) whose schema in `cases` "
-        "admits it, else to the last.",
+        "description": "Writes `value` to the first place of `_outputPath` (A || B) whose schema in `cases` admits it, "
+        "or to the last place.",
         "properties": {
-            VALUE: {"description": "What is looked at, and written."},
+            VALUE: {"description": "The value to test and to write."},
             CASES: {
                 "type": "array",
                 "items": {"type": ["object", "boolean"]},
-                "description": "A JSON Schema for each place, in their order; the last may be left out.",
+                "description": "One JSON Schema for each place, in order. You can leave out the last.",
             },
         },
         "required": [VALUE, CASES],
@@ -44,8 +44,8 @@ BUILT_IN: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     WAIT: {
         "type": "object",
-        "description": "Ends after some seconds, or at a moment; at once where that is past. The result is the moment "
-        "at which it ended.",
+        "description": "Waits for some seconds, or until a moment; not at all if that is past. The result is the "
+        "moment at which it ended.",
         "properties": {
             SECONDS: {"type": "number", "minimum": 0, "maximum": limits.LONGEST_WAIT_SECONDS},
             UNTIL: {"type": "string", "description": "A moment in ISO 8601, such as 2026-12-01T09:00:00Z."},

@@ -339,8 +339,8 @@ ASK_HUMAN: Final = "ask_human"
 """The code of questions; no activity can be registered under it."""
 QUESTION: Final[Mapping[str, Any]] = {
     "type": "object",
-    "description": "Asks a person a question. The run waits for the answer, which is the result: one of `options`, "
-    "where there are any.",
+    "description": "Asks a person a question and waits for the answer, which is the result. With `options`, it is one "
+    "of these.",
     "properties": {"question": {"type": "string"}, "options": {"type": "array"}},
     "required": ["question"],
 }

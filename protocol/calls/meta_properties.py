@@ -247,17 +247,18 @@ REASONING: Final = "_reasoningForCall"
 RESULT: Final = "_output"
 """The result that a model gives (SPEC R4.7): data, in which nothing is a reference."""
 _METHOD_TEXT: Final = """\
-- "_outputMethod" says how the result is joined to what is there: "set" replaces it (the default), "merge" joins \
-objects at every depth, "assign" at the top only, "push" adds an element to a list, "concat" joins lists or texts."""
+- "_outputMethod" says how the result joins the value at its place: "set" replaces it (the default), "merge" \
+joins objects at every depth, "assign" only at the top, "push" adds an element to a list, "concat" joins lists or \
+texts."""
 _REASONING_TEXT: Final = f'- "{REASONING}" says in a few words why you make the call. People read it; no tool sees it.'
-_SCOPES_TEXT: Final = '- "_scopes" lists the data that the tool may see besides its parameters, as references.'
+_SCOPES_TEXT: Final = '- "_scopes" lists references to the data that the tool may see besides its parameters.'
 _AFTER_TEXT: Final = f"""\
-- "{AFTER}" lists places, as references: the call waits until the calls that write there have ended, however they end, \
-and gets no value from there."""
+- "{AFTER}" lists references to places. The call waits until the calls that write there have ended, even if they \
+failed. It gets no value from there."""
 _RESULT_TEXT: Final = """\
-- "_output" is the result of a call that you give yourself. It may build on the "_output" of calls before it. Leave it \
-out where it depends on any other value that is not there yet: you are asked for it when it is. Nothing in it is read \
-as a reference, so a † is written once there."""
+- "_output" is the result of a call that you give yourself. It can build on the "_output" of calls before it. Leave \
+it out if it depends on any other value that does not exist yet: you are asked for it later. Nothing in it is read as \
+a reference, so write a † only once there."""
 META_PROPERTIES: Final = (
     MetaProperty("_tool", Role.TOOL, problems=None),
     MetaProperty(

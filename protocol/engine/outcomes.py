@@ -343,9 +343,9 @@ def judge_output(
         return OutputVerdict()
     pointers = [error.pointer for error in errors]
     if any(pointer.startswith("/calls") for pointer in pointers):
-        return OutputVerdict(output, set_aside="a call that came with it failed, or was not valid")
+        return OutputVerdict(output, set_aside="a call of the same answer failed or was invalid")
     if pointers:
-        return OutputVerdict(output, set_aside="the answer is not valid")
+        return OutputVerdict(output, set_aside="the answer is invalid")
     try:
         found = resolve_output(output, fold)
     except (Unresolved, Conflict, ExpressionError) as error:
@@ -354,7 +354,7 @@ def judge_output(
     if problems:
         return _unfit(found, [TickError("InvalidOutput", p.message, f"/output{p.pointer}") for p in problems])
     if places := empty():
-        text = f"the output came before every required place of the state was filled: {'; '.join(places)}"
+        text = f"required places of the state are still empty: {'; '.join(places)}"
         return _unfit(found, [TickError("Unfilled", text, "/output")])
     return OutputVerdict(found)
 

@@ -108,8 +108,8 @@ class _Sight:
         return sorted(one for line in lines for one in line.calls[:2] if one != reader.index)
 
 
-_TWICE: Final = "the function output is called twice, with different values: call it once"
-_NOT_LOOKED_AT: Final = "not looked at, since so many of the other calls are wrong: see what is wrong with those"
+_TWICE: Final = "the function output is called twice with different values: call it once"
+_NOT_LOOKED_AT: Final = "not checked, because too many of the other calls are invalid: correct those first"
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,8 +82,8 @@ def dependents(
         for at, expression in left[position]:
             if all(any(gone.has(one) and not there.has(one) and not _is_held(folds, one) for one in group)
                    for group in expression.alternatives):  # fmt: skip
-                root = next((cause for one in expression.references for cause in causes.at(one)), "the others")
-                text = f"{expression} is written by no call that can run: see what is wrong with {root}"
+                root = next((cause for one in expression.references for cause in causes.at(one)), "the other calls")
+                text = f"no call that can run writes {expression}: correct {root} first"
                 yield Problem(pointer("solution", "calls", position) + at, text)
                 del left[position]
                 gone.add(places[position])
@@ -206,15 +206,15 @@ def slips_in(
             try:
                 slip = slips.of(text) or _placeholder(request, calls, where, text)
             except _TooMany:
-                text = f"not looked at: the answer has more than {MOST_PLACES_LOOKED_UP} texts that may name a place"
+                text = f"not checked: the answer has more than {MOST_PLACES_LOOKED_UP} texts that may name a place"
                 yield Problem(pointer("solution", *where, *at), text)
                 break
             if slip is None or literals.has(at, text):
                 continue
             listed += 1
             is_last = listed >= INVALID_CALLS_MOST_LISTED
-            escape = "; a † of the text itself is written ††" if DAGGER in text else ""
-            more = "; other texts behind it may have the same fault, and are not listed" if is_last else ""
+            escape = "; a literal † is written ††" if DAGGER in text else ""
+            more = "; later texts may have the same error and are not listed" if is_last else ""
             yield Problem(pointer("solution", *where, *at), f"{slip.why}: {slip.remedy}{escape}{more}")
             if is_last:
                 break  # the call does not run by one of them
@@ -233,7 +233,7 @@ def path_slips(request: Request, calls: Mapping[int, Any]) -> Iterator[Problem]:
                 continue
         for part in map(str.strip, _OPERATORS.split(text)[::2]):
             if named_by(part) is not None or part.partition(".")[0] in DATA_TYPES:
-                why = f"without † {shortened(part)} is a place inside of the state"
+                why = f"without †, {shortened(part)} is a place in the state"
                 yield Problem(pointer("solution", "calls", position, "_outputPath"), why)
                 break
 
@@ -269,7 +269,7 @@ def with_reference_meant(call: Mapping[str, Any], at: Sequence[str]) -> tuple[Ma
             mended = {**call, "_scopes": scopes}
         case _:
             return None
-    why = f"has the text {shortened(text)!r}, where only a reference may stand: write {meant}"
+    why = f"has the text {shortened(text)!r}, where only a reference is allowed: write {meant}"
     return (mended, why) if meant is not None else None
 
 
@@ -304,7 +304,7 @@ def call_in_text(request: Request, text: str) -> Iterator[Problem]:
     while tool is not None and (name := next(called, None)) is not None:
         tool = names.get(name)
     if tool is not None and not Literals(request.schema).has((), text):
-        why = f"the text is a call of {first}, which has not run: call the function itself, and give no text"
+        why = f"the text is a call of {first}, which has not run: call the function instead of writing a text"
         yield Problem(pointer("solution", "output"), why)
 
 

@@ -250,15 +250,11 @@ ARGUMENTS: Final = "_arguments"
 """Property that keeps arguments that cannot be read, as a text."""
 _BEGIN: Final = '{"calls": ['
 _NO_CALL: Final = (
-    "the answer calls no tool and gives no result: call those of the tools that bring the result nearer, or `output` "
-    "with the result"
+    "the answer calls no tool and gives no result: call the tools that you need next, or `output` with the result"
 )
 
 
-SAYS_NOTHING: Final = (
-    "the answer has no calls and no output, so it brings the result no nearer: write the calls that are to be made "
-    "next, or the output"
-)
+SAYS_NOTHING: Final = "the answer has no calls and no output: write the calls that you need next, or the output"
 """Error text for an answer without calls and output that is a JSON object: the schema admits it, and it costs a tick
 (SPEC R12.3).
 """
@@ -334,14 +330,14 @@ def _has_parameters(function: Function) -> bool:
 def arguments_problem(text: str) -> str | None:
     """Why a text is no arguments of a tool; None where it is."""
     if not text:
-        return "its arguments are missing: write {} where it is to be given none"
+        return "its arguments are missing: write {} if it has none"
     try:
         value = decoded(text)
     except Unreadable as error:
         return f"its arguments cannot be read: {error}"
     if not isinstance(value, dict):
         return "its arguments are not a JSON object of parameters"
-    return "its arguments have `_tool`, which is the name of the function" if "_tool" in value else None
+    return "its arguments have `_tool`: leave it out, the name of the function says it" if "_tool" in value else None
 
 
 def output_problem(text: str) -> str | None:

@@ -240,7 +240,7 @@ class ToolMessages:
 
     def _output_lines(self) -> Iterator[str]:
         errors = [self._error(message) for message in self._errors if _about(message) == OUTPUT]
-        yield texts.set_aside(None if errors else self._turn.set_aside)
+        yield texts.output_fate(self._turn.set_aside, has_errors=bool(errors))
         yield from errors
 
     def _is_other(self, message: Message) -> bool:

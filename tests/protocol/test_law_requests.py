@@ -387,11 +387,11 @@ def test_r12_5_what_the_state_requires_and_is_not_there_is_listed_with_the_tools
     asked = Request(submission, Environment())
     assert (
         render(asked)[-1]["content"]
-        == "Still to be filled by calls: †state.refund.sum (pay); †state.note in 1 of 2 instances"
+        == "Your calls must still fill: †state.refund.sum (pay); †state.note in 1 of 2 instances"
     )
     filled = [{"type": "state", "_instance": name, "refund": {"sum": 1}, "note": 1} for name in ("①", "②")]
     (*_, last) = render_tick(asked, 0, NOTHING, (), submission.context, filled)
-    assert "Still to be filled" not in last["content"]
+    assert "must still fill" not in last["content"]
 
 
 def test_r12_5_an_error_of_an_instance_says_which() -> None:
@@ -460,7 +460,7 @@ def test_r12_5_behind_a_tick_stand_a_receipt_the_changed_values_every_error_and_
         "role": "user",
         "content": "\n".join(
             [
-                "# Tick 0: what became of your calls",
+                "# Tick 0: results of your calls",
                 "0. price: done → †state.price",
                 "1. buy ①: skipped (no †state.money)",
                 "",
@@ -485,7 +485,7 @@ def test_r12_5_what_is_only_promised_is_shown_by_its_schema_and_long_values_are_
         '## Data: †input\nDescription: The need\nSchema: {"type":"object","properties":{"a":{}}}'
     )
     assert cut["content"] == (
-        '## Data: †state\n{"text… (†state is cut here: it has 51 bytes; a reference passes on all of it) …éé"}'
+        '## Data: †state\n{"text… (†state is cut here: it has 51 bytes. A reference passes on all of it) …éé"}'
     )
 
 

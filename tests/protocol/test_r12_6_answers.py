@@ -285,6 +285,14 @@ def test_each_call_of_a_turn_has_one_id_and_one_message_whatever_has_become_of_i
     assert messages == render_functions(request, turn, fates, request.submission.context, ())
 
 
+def test_an_output_is_called_accepted_where_its_run_goes_on_from_it() -> None:
+    request = asked({"add": ADD})
+    context = request.submission.context
+    turns = [Turn(0, {"calls": [], "output": 1}, 0, set_aside=why) for why in (None, "a call failed")]
+    told = [render_functions(request, turn, (), context, ())[1]["content"] for turn in turns]
+    assert told == ["accepted", "not accepted: a call failed"]
+
+
 LEAKED = [
     '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>',
     '{"name": "add", "arguments": {"a": 1}}\n{"name": "a_b", "parameters": {}}',
@@ -679,7 +687,7 @@ def test_an_output_path_without_its_dagger_is_an_error_with_the_reference_that_w
     assert [call.raw for call in answer.calls] == [sent("x")]
     (error,) = answer.errors
     assert error.pointer == "/calls/0/_outputPath"
-    assert error.message == f"has the text {text!r}, where only a reference may stand: write {corrected}"
+    assert error.message == f"has the text {text!r}, where only a reference is allowed: write {corrected}"
     assert not read({**REFUND, "_outputPath": corrected}).errors
 
 
@@ -696,7 +704,7 @@ def test_a_scope_without_its_dagger_is_an_error_with_the_reference_that_was_mean
     call = {"_tool": "ask", "_scopes": ["†input", "state.o"], "_output": None, "_outputPath": "†state.x"}
     (error,) = read_answer(request, {"calls": [call], "output": None}).errors
     assert error.pointer == "/calls/0/_scopes/1"
-    assert error.message == "has the text 'state.o', where only a reference may stand: write †state.o"
+    assert error.message == "has the text 'state.o', where only a reference is allowed: write †state.o"
 
 
 @pytest.mark.parametrize("path", ["state.other", "refund.", "a b", "state.list[*]", ""])
@@ -766,7 +774,7 @@ def test_very_many_names_are_not_looked_up_and_such_a_call_does_not_run() -> Non
     began = time.monotonic()
     text = " ".join(f"{{{{state.o.x{number}}}}}" for number in range(40_000))
     (error,) = read(sent(text), sent("plain")).errors
-    assert "not looked at: the answer has more than 20000 texts that may name a place" in error.message
+    assert "not checked: the answer has more than 20000 texts that may name a place" in error.message
     assert time.monotonic() - began < 20
 
 
@@ -796,7 +804,7 @@ def test_a_correct_reference_is_called_no_slip(parts: list[Any], whole: Expressi
 def test_with_the_corrected_text_an_answer_is_valid(before: str, place: Reference, slip: str, behind: str) -> None:
     text = before + slip % str(place)[1:] + behind
     (error,) = read(sent(text)).errors
-    corrected = error.message.partition("write ")[2].partition("; a † of")[0]
+    corrected = error.message.partition("write ")[2].partition("; a literal †")[0]
     corrected = literal_eval(corrected) if corrected[0] in "'\"" else corrected
     answer = read(sent(corrected))
     assert (answer.errors, len(answer.calls)) == ((), 1)
@@ -1102,8 +1110,8 @@ def test_r4_4_alternatives_are_shown_with_their_schemas() -> None:
         "state.error": "†state.error",
     }
     assert (
-        '"output" is {"path": PLACE, "value": RESULT}. Choose one of "state.approved", "state.refused && data.why", '
-        '"state.error".' in contents(request)[0]
+        'write "output" as {"path": PLACE, "value": RESULT}. Choose one of "state.approved", '
+        '"state.refused && data.why", "state.error".' in contents(request)[0]
     )
     schema = CompiledSchema(request.schema)
     for path, value, fits in (

@@ -196,7 +196,7 @@ def test_r13_2_what_depends_on_an_invalid_call_is_found_at_once_however_long_the
     answer = read_answer(asked, {"calls": [*chain[::-1], fallback, sound], "output": None})
     assert [call.raw for call in answer.calls] == [fallback, sound]
     assert [error.pointer for error in answer.errors] == [f"/calls/{index}/item" for index in range(300)]
-    assert answer.errors[0].message.startswith("†state.c298 is written by no call that can run")
+    assert answer.errors[0].message.startswith("no call that can run writes †state.c298")
 
 
 def test_r13_2_a_consequence_names_the_call_whose_error_is_its_cause() -> None:
@@ -208,7 +208,7 @@ def test_r13_2_a_consequence_names_the_call_whose_error_is_its_cause() -> None:
     ]
     errors = read_answer(request({"tools": tools}), {"calls": calls, "output": None}).errors
     assert [error.pointer for error in errors] == ["/calls/0/item", "/calls/1/item", "/calls/2/item"]
-    assert [error.message.endswith("see what is wrong with /calls/2") for error in errors] == [True, True, False]
+    assert [error.message.endswith("correct /calls/2 first") for error in errors] == [True, True, False]
 
 
 def test_r13_2_an_error_of_a_call_says_what_to_do_as_that_of_a_submission_does() -> None:

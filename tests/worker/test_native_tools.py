@@ -189,7 +189,7 @@ def test_an_output_that_is_set_aside_has_a_tool_message_that_says_why(native: Na
     result = native.backend.wait(run.id)
     assert (result.status, result.output) == ("completed", 4)
     told = native.results(topic)
-    assert "a call that came with it failed" in told["t000c0001"]
+    assert "not accepted: a call of the same answer failed" in told["t000c0001"]
     assert "integer" in told["t001c0000"]
     assert "has one argument" in told["t002c0000"]
 

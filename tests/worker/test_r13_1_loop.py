@@ -125,7 +125,7 @@ def test_r12_5_an_output_that_leaves_required_places_of_the_state_empty_is_set_a
     assert "set_aside" not in third
     told = asked.requests[1]["messages"][-1]["content"]
     assert "Unfilled" in told
-    assert "Still to be filled by calls: †state.more (add)" in told
+    assert "Your calls must still fill: †state.more (add)" in told
 
 
 def test_r12_5_every_instance_has_to_be_filled(loops: Backend) -> None:
@@ -306,4 +306,4 @@ def test_r12_4_a_model_thinks_forgets_and_leaves_the_choice_to_the_code_as_a_sub
         "3. add: done → †state.sum",
     ]
     assert "is sent and forgotten" in asked.requests[0]["messages"][0]["content"]
-    assert "is a passing thought" in asked.requests[0]["messages"][0]["content"]
+    assert "is only a thought" in asked.requests[0]["messages"][0]["content"]

@@ -313,7 +313,7 @@ def wrong_answers() -> Iterator[tuple[str, Row]]:
     yield "an output that does not fit", Row(answered(output="seven"), ("InvalidOutput", "integer"))
     yield (
         "a consequence before its cause",
-        Row(answered(MORE, {**SUM, "c": 1}), ("InvalidCall", "see what is wrong with /calls/1")),
+        Row(answered(MORE, {**SUM, "c": 1}), ("InvalidCall", "correct /calls/1 first")),
     )
     many = [{"_tool": "add", "a": 1}] * 39_000
     beyond: dict[str, Any] = {"asked": (0,), "fails": "config.calls"}

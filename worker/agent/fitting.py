@@ -27,7 +27,7 @@ from .wire_schema import Inexpressible, Size, UnenforcedPlace, WireSchema, exces
 
 _SAY_LESS: Final = "let it have fewer parameters, or leave it: each answer is validated"
 _FEWER: Final = "declare fewer tools, or leave it: each answer is validated"
-_FUNCTIONS_SHOWN: Final = "Its parameters are valid by this JSON Schema: "
+_FUNCTIONS_SHOWN: Final = "The parameters must match this JSON Schema: "
 
 
 def fitted_functions(
@@ -71,7 +71,7 @@ def _with_names(function: Function, profile: Profile) -> Function:
     return replace(function, description=description, parameters={"type": "object", "properties": {}})
 
 
-_SHOWN: Final = "Your whole answer is valid by this JSON Schema: "
+_SHOWN: Final = "Your whole answer must match this JSON Schema: "
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,14 +148,14 @@ def read_end(request: Request, reply: Mapping[str, Any], view: LoopView, checker
     if isinstance(text, str):
         try:
             if not text.startswith(before):
-                raise Unreadable("it does not go on as it began")
+                raise Unreadable("its end does not continue its beginning")
             solved = _solved(request, end_answer(request, text, view.begun, view.known, first=view.first), checker)
             if solved.layout is not None:
                 return solved
             why = solved.errors[-1].message
         except Unreadable as error:
             why = str(error)
-    text = f"the answer broke off or turned invalid, and counts as far as it was taken: {why}"
+    text = f"the answer broke off or became invalid, and only the calls before that count: {why}"
     answer = break_answer(request, before, view.known, first=view.first, why=text)
     return _solved(request, answer, checker)
 
