@@ -263,6 +263,8 @@ class RequestReach:
     """The most US dollars for all requests, where `config` says so."""
     first_bytes: int
     """The bytes of the first request: messages and schema."""
+    shows_values: bool = True
+    """Whether the model is shown values, and not their paths, schemas and sizes alone (SPEC R12.5)."""
     unenforced: str | None = None
     """Why the model's provider cannot enforce the composed schema, where that is known: answers are only validated."""
     findings: tuple[Finding, ...] = ()
@@ -273,8 +275,12 @@ class RequestReach:
         fields = {name: getattr(self, name) for name in ("model", "calls", "requests", "tokens", "money", "unenforced")}
         return {**fields, "tools": [tool.to_dict() for tool in self.tools], "first_request_bytes": self.first_bytes}
 
+    def shows(self, place: Reference) -> bool:
+        """Whether the model is shown the value at a place; errors are always shown."""
+        return self.shows_values or place.kind == _ERRORS.kind
+
     def passed(self, place: Reference) -> tuple[str, ...]:
-        """The tools to which a model that sees the whole context may pass a value, as a parameter or by a scope."""
+        """The tools to which a model may pass a value, or a reference to it, as a parameter or by a scope."""
         return tuple(tool.tool for tool in self.tools if tool.takes or _covers(tool.sees, place))
 
 
@@ -297,6 +303,7 @@ def reach_of(request: Request, code: Container[str] = ()) -> RequestReach:
         tokens=most.tokens,
         money=request.config.get("money"),
         first_bytes=len(first.encode()),
+        shows_values=not request.shows_no_values,
     )
 
 

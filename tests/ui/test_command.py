@@ -128,7 +128,7 @@ def test_without_the_extra_the_remedy_is_told(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["ui"]) == 3
-    assert "pip install 'acts-celery[ui]'" in capfd.readouterr().err
+    assert "pip install '.[ui]'" in capfd.readouterr().err
 
 
 def test_the_doctor_asks_the_redis_that_the_pages_read(

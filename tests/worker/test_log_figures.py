@@ -431,7 +431,7 @@ def test_without_the_extra_a_port_is_refused_with_what_to_install(
     path = {"PYTHONPATH": f"{package.parent}:{backend_process_figures.environment()['PYTHONPATH']}"}
     for command in (("worker", "--processes", "1", "--metrics-port", "1"), ("metrics", "--port", "1")):
         code, said = refused(backend_process_figures, *command, **path)
-        assert (code, "pip install 'acts-celery[metrics]'" in said) == (3, True), said
+        assert (code, "pip install '.[metrics]'" in said) == (3, True), said
 
 
 @pytest.mark.nightly

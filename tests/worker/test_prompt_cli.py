@@ -80,8 +80,11 @@ def test_r12_8_of_a_request_check_says_what_a_model_can_do_by_it(
     assert "think  latent think; writes anything; sees anything" in out
     assert main(["check", str(file), "--json", "--who-sees", "input.item"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["who_sees"]["model"] == {"name": None, "passes_to": ["think"]}
+    assert shown["who_sees"]["model"] == {"name": None, "shown": True, "passes_to": ["think"]}
     assert [tool["tool"] for tool in shown["request"]["tools"]] == ["think"]
+    file.write_text(json.dumps({**REQUEST, "config": {"show": "schema"}}), "utf-8")
+    assert main(["check", str(file), "--who-sees", "input.item"]) == 0
+    assert "is shown to a model by path, schema and size  the configured model" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

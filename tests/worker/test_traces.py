@@ -480,7 +480,7 @@ def test_without_the_extra_the_commands_say_what_to_install(backend: Backend) ->
         [sys.executable, "-c", code], env=backend.environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "pip install 'acts-celery[otel]'" in done.stderr
+    assert "pip install '.[otel]'" in done.stderr
 
 
 # Where runs and calls stand in a trace: the header of W3C Trace Context, and ids that follow from run and call.

@@ -166,7 +166,7 @@ def _made(configured: ConfiguredModel, registry: Registry, on_thread: OnThread, 
         return ScriptedModel.load(Path(configured.name))
     if provider in _SDKS:
         if find_spec(provider) is None:
-            text = f"its Python package is missing: pip install 'acts-celery[{provider}]'"
+            text = f"its Python package is missing: pip install '.[{provider}]' in the clone of acts-celery"
             raise WorkerError(f"model {configured.model}: {text}")
         if lacks_key(configured):
             raise WorkerError(f"model {configured.model}: it has no key: set ACTS_MODEL_API_KEY")

@@ -73,8 +73,8 @@ _ERRORS: Final[tuple[tuple[str, type[ModelError]], ...]] = (
 def verify_installed(configured: ConfiguredModel) -> None:
     """Raise `WorkerError` where the extra is missing."""
     if find_spec(_PACKAGE) is None:
-        text = f"its Python package is missing: pip install 'acts-celery[{PROVIDER}]', and pydantic-ai-slim's own extra"
-        raise WorkerError(f"model {configured.model}: {text} of the provider")
+        text = f"its Python package is missing: pip install '.[{PROVIDER}]' in the clone of acts-celery"
+        raise WorkerError(f"model {configured.model}: {text}, and pydantic-ai-slim's own extra of the provider")
 
 
 def as_enforced(configured: ConfiguredModel, known: Mapping[str, Any]) -> ConfiguredModel:

@@ -256,7 +256,8 @@ def _sights(plan: Plan, path: str | None, reach: RequestReach | None) -> dict[st
         seen = who_sees(plan, path) if path is not None else None
         if seen is None or reach is None:
             return seen.to_dict() if seen is not None else None
-        return seen.to_dict() | {"model": {"name": reach.model, "passes_to": list(reach.passed(seen.place))}}
+        shown, passed = reach.shows(seen.place), list(reach.passed(seen.place))
+        return seen.to_dict() | {"model": {"name": reach.model, "shown": shown, "passes_to": passed}}
     except ExpressionError as error:
         raise Failed(f"--who-sees: {error}", REJECTED) from None
 

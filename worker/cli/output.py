@@ -294,7 +294,7 @@ _COLOURS: Final = {
     "paused": "yellow",
     "scheduled": "yellow",
 }
-_OF_INSTANCES: Final = ("completed", "running", "held", "paused", "cancelled", "failed", "deleted")
+_OF_INSTANCES: Final = ("completed", "running", "held", "paused", "scheduled", "cancelled", "failed", "deleted")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
 NOT_TAKEN: Final = "not taken"
 """What people are shown of calls that were skipped since another branch was taken (`skipped` in JSON)."""
@@ -355,7 +355,8 @@ def sight_lines(document: Mapping[str, Any]) -> Iterator[str]:
     if (model := document.get("model")) is not None:
         name = escaped(model["name"]) if model["name"] is not None else "the configured model"
         tools = ", ".join(map(escaped, model["passes_to"])) or "nothing"
-        yield f"{heading('is shown to a model')}  {name}, which may pass it to {tools}"
+        how = "is shown to a model" if model["shown"] else "is shown to a model by path, schema and size"
+        yield f"{heading(how)}  {name}, which may pass it to {tools}"
 
 
 def reach_lines(document: Mapping[str, Any]) -> Iterator[str]:

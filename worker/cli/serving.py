@@ -194,7 +194,7 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "starlette", "uvicorn"):
             raise
-        raise Failed("the pages take other packages: pip install 'acts-celery[ui]'") from error
+        raise Failed("the pages need more packages: pip install '.[ui]' in the clone of acts-celery") from error
     settings = common.settings()
     tokens, rights = settings.read_ui_tokens(), LOCAL_RIGHTS if write else LOCAL_RIGHTS[:1]
     made = made_token(
@@ -294,7 +294,7 @@ def _exporting(settings: Settings) -> Iterator[TraceExport]:
     try:
         from ..telemetry.sending import NothingToExport, SpanSender
     except ImportError as error:
-        text = f"the package {error.name} is missing: pip install 'acts-celery[otel]'"
+        text = f"the package {error.name} is missing: pip install '.[otel]' in the clone of acts-celery"
         raise Failed(text, REJECTED) from None
     from ..store.connections import connect
     from ..telemetry.sending import TraceExport
@@ -496,7 +496,7 @@ def mcp(ctx: click.Context, *, serving: _McpOptions, common: Common) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "starlette", "uvicorn"):
             raise
-        raise Failed("the server takes other packages: pip install 'acts-celery[mcp]'") from error
+        raise Failed("the server needs more packages: pip install '.[mcp]' in the clone of acts-celery") from error
     settings = common.settings()
     settings.require_redis()
     (_serve_http if serving.http else _serve_stdio)(settings, serving, common)

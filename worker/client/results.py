@@ -143,8 +143,8 @@ def instance_status(calls: Set[str], run: str) -> str:
         return "cancelled"
     if calls.isdisjoint(_UNDER_WAY):
         return "failed" if "stopped" in calls or ("failed" in calls and run != "completed") else "completed"
-    if run in ("paused", "scheduled"):
-        return "paused"
+    if run in ("paused", SCHEDULED):
+        return run
     waits = not calls.isdisjoint({"held", "unknown"})
     return "held" if waits and "running" not in calls else "running"
 
@@ -421,7 +421,9 @@ class Result(Generic[OutputT]):
     instances: Mapping[str, Mapping[str, Any]]
     calls: Sequence[CallResult]
     instance_status: Mapping[str, str] = field(default_factory=dict)
-    """The status of each instance (SPEC R11.8): completed, failed, running, held, paused or cancelled."""
+    """The status of each instance (SPEC R11.8): completed, failed, running, held, paused,
+    scheduled or cancelled.
+    """
     conflicts: Sequence[str] = field(default=())
     """Operations that could not be applied (SPEC R3.4), as text."""
     reason: str | None = None

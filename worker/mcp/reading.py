@@ -169,8 +169,8 @@ class Instances(_PageTool):
 
     page = "instances"
     output = answer_schema("instances", "next", instances=_LIST, next=_OPTIONAL)
-    status: Literal["completed", "failed", "running", "held", "paused", "cancelled", "deleted"] | None = Field(
-        None, description="Only instances of this status."
+    status: Literal["completed", "failed", "running", "held", "paused", "scheduled", "cancelled", "deleted"] | None = (
+        Field(None, description="Only instances of this status.")
     )
     search: str | None = Field(None, max_length=200, description="Part of a name.")
     after: str | None = Field(None, max_length=20, description="What an answer before has given as `next`.")

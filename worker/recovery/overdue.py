@@ -98,7 +98,9 @@ class HoldHook:
     def __init__(self, redis: Redis, settings: Settings) -> None:
         """Raises `WorkerError` where what sends the requests is not installed."""
         if find_spec("httpx") is None:
-            raise WorkerError("ACTS_HOLD_WEBHOOK_URL takes another package: pip install 'acts-celery[hooks]'")
+            raise WorkerError(
+                "ACTS_HOLD_WEBHOOK_URL needs another package: pip install '.[hooks]' in the clone of acts-celery"
+            )
         assert settings.hold_webhook_url is not None
         assert settings.hold_webhook_secret is not None
         self._url = settings.hold_webhook_url.get_secret_value()

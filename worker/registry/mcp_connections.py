@@ -266,7 +266,9 @@ class Connection:
             from mcp import Client
             from mcp_types import Implementation
         except ImportError:
-            raise McpUnavailable("the library for MCP is missing here: pip install 'acts-celery[mcp]'") from None
+            raise McpUnavailable(
+                "the library for MCP is missing here: pip install '.[mcp]' in the clone of acts-celery"
+            ) from None
 
         async def hear(message: Any) -> None:
             if getattr(message, "method", "") == "notifications/tools/list_changed":

@@ -147,7 +147,7 @@ def _promises(store: RunStore, run: RunState | None, left_ms: int) -> Iterator[W
             places = [place for place in missing if call.readers_of(place) or any(map(place.overlaps, call.scopes))]
             if places and not lane.call(index).is_set_aside:
                 text = f"for {', '.join(map(str, places))}, which is promised and has not come: see `acts send`"
-                reason = f"{text}; in {max(0, left_ms) // 1000} s it is waited for no more"
+                reason = f"{text}; the wait ends in {max(0, left_ms) // 1000} s"
                 yield Waiting(call_name(index, lane.instance), "promise", reason)
 
 
@@ -223,7 +223,7 @@ def _of_condition(id_: CallId, condition: Condition, taken: Mapping[bytes, bytes
         until = int(taken.get(queue.encode(), b"0").partition(b":")[0])
         if until < since:
             seconds = (now_ms - since) // 1000
-            text = f"its message lies in the queue {queue} for {seconds} s, and nobody has taken what came after it"
+            text = f"its message has been in the queue {queue} for {seconds} s, and no worker has taken a later one"
             yield Waiting(id_.name, "queue", f"{text}: see `acts doctor`")
     elif condition.kind is Kind.RETRY:
         left = max(0, int(condition.holder) - now_ms) / 1000
@@ -243,8 +243,7 @@ def _given_back(redis: Redis, keys: Keys, entries: Iterable[Any], now_ms: int) -
         found: Any = redis.hget(keys.calls, call.member)
         condition = Condition.read(found)
         if condition is not None and condition.kind in (Kind.RETRY, Kind.EACH, Kind.SENT):
-            seconds = (now_ms - moment_ms(entry.id)) // 1000
-            text = f"for {seconds} s no worker's code admits it: {entry.event.reason}"
+            text = f"no worker's code admits it{_so_far(now_ms - moment_ms(entry.id))}: {entry.event.reason}"
             yield Waiting(call_name(entry.event.call, entry.instance), "code", text)
 
 
@@ -269,7 +268,7 @@ def _scheduled(run: str, status: bytes | None, at: bytes | None) -> Iterator[Wai
 def _people(run: str, held: Iterable[tuple[bytes, float]], approve_ms: bytes | None, now_ms: int) -> Iterator[Waiting]:
     """The calls that wait for a person, the one that has waited longest first."""
     for member, since in held:
-        text = f"for {(now_ms - int(since)) // 1000} s for a person: `acts held {run}` shows it and what decides"
+        text = f"for a person{_so_far(now_ms - int(since))}: see `acts held {run}`"
         if approve_ms is not None:
             text += f"; it is rejected in {max(0, int(since) + int(approve_ms) - now_ms) // 1000} s"
         yield Waiting(CallId.of_member(run, member.decode()).name, "person", text)
@@ -309,7 +308,12 @@ def _slots(redis: Redis, keys: Keys, found: Mapping[bytes, bytes], now_ms: int) 
             )
             more = f", held by {', '.join(held) or 'nobody'}"
         for call, since in _readable(waiting, lambda pair: (slot_call(pair[0].decode()).name, int(pair[1]))):
-            yield Waiting(call, for_, f"for {(now_ms - since) // 1000} s it waits for {what}{more}")
+            yield Waiting(call, for_, f"for {what}{more}{_so_far(now_ms - since)}")
+
+
+def _so_far(waited_ms: int) -> str:
+    """How long a call has waited, where that is a second or more."""
+    return f" ({waited_ms // 1000} s so far)" if waited_ms >= 1000 else ""
 
 
 def _limit_text(name: str, limit: str) -> str:

@@ -27,7 +27,7 @@ def load_process_metrics() -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "prometheus_client":
             raise
-        text = "metrics need prometheus-client, which is not installed: pip install 'acts-celery[metrics]'"
+        text = "metrics need prometheus-client: pip install '.[metrics]' in the clone of acts-celery"
         raise WorkerError(text) from error
     return loaded
 

@@ -26,7 +26,7 @@ from ..store.scripts import date_of
 from .page import Page
 
 ASSETS: Final = Path(__file__).with_name("assets")
-_FIRST: Final = ("failed", "held", "running", "paused", "waiting", "skipped", "cancelled")
+_FIRST: Final = ("failed", "held", "running", "paused", "scheduled", "waiting", "skipped", "cancelled")
 """The statuses of which a file holds lists of their own, as far as there is room: what needs attention first."""
 _STYLE: Final = re.compile(r'<link rel="stylesheet" href="assets/([\w.-]+)">')
 _SCRIPT: Final = re.compile(r'<script src="assets/([\w.-]+)"></script>')

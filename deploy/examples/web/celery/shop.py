@@ -1,7 +1,7 @@
 """A Celery application of your own, beside acts-celery on the same Redis: its tasks submit runs.
 
-`pip install acts-celery`, then, with a database of the Redis for each of the two (SHOP_URL=redis://localhost:6379/0 and
-ACTS_BROKER_URL=redis://localhost:6379/1):
+`pip install .` in the clone, then, with a database of the Redis for each of the two (SHOP_URL=redis://localhost:6379/0
+and ACTS_BROKER_URL=redis://localhost:6379/1):
 
     celery -A shop worker
     acts worker --activities desk.py

@@ -1,6 +1,6 @@
 """A shop with Django: an order is a row of its database and a run; activities use the models.
 
-`pip install acts-celery django`, then, with the same ACTS_BROKER_URL:
+`pip install . django` in the clone, then, with the same ACTS_BROKER_URL:
 
     python manage.py migrate --run-syncdb
     acts worker --activities shop.worker

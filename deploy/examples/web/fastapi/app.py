@@ -1,6 +1,6 @@
 """A service that runs plans, with FastAPI: a page sends a plan and shows what happens (server-sent events).
 
-`pip install acts-celery 'fastapi>=0.135' uvicorn`, then, with the same ACTS_BROKER_URL:
+`pip install . 'fastapi>=0.135' uvicorn` in the clone, then, with the same ACTS_BROKER_URL:
 
     acts worker --activities tools.py
     uvicorn app:app

@@ -1,6 +1,6 @@
 """A shop with Flask: each order is a run of the shop's own plan, and can be followed (server-sent events).
 
-`pip install acts-celery flask`, then, with the same ACTS_BROKER_URL:
+`pip install . flask` in the clone, then, with the same ACTS_BROKER_URL:
 
     acts worker --activities tools.py
     flask run
