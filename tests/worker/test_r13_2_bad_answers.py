@@ -248,7 +248,7 @@ def unread_calls() -> Iterator[tuple[str, Row]]:
     named = Say([("output", {"result": 8}), add])
     yield "an output by another name", functions(named, "InvalidAnswer", "output has one argument", **done)
     twice = Say([output(8), output(9), add])
-    yield "two outputs", functions(twice, "InvalidAnswer", "twice, with different values", **done)
+    yield "two outputs", functions(twice, "InvalidAnswer", "twice with different values", **done)
     much = Say([("add", {"a": "x" * 10_000_000})])
     yield "ten megabytes of arguments", functions(much, "InvalidAnswer", "bytes", is_charged=False)
     # What calls nothing.

@@ -268,7 +268,7 @@ def _scheduled(run: str, status: bytes | None, at: bytes | None) -> Iterator[Wai
 def _people(run: str, held: Iterable[tuple[bytes, float]], approve_ms: bytes | None, now_ms: int) -> Iterator[Waiting]:
     """The calls that wait for a person, the one that has waited longest first."""
     for member, since in held:
-        text = f"for a person{_so_far(now_ms - int(since))}: see `acts held {run}`"
+        text = f"for a person: `acts held {run}` shows it{_so_far(now_ms - int(since))}"
         if approve_ms is not None:
             text += f"; it is rejected in {max(0, int(since) + int(approve_ms) - now_ms) // 1000} s"
         yield Waiting(CallId.of_member(run, member.decode()).name, "person", text)
