@@ -58,7 +58,7 @@ def test_a_time_that_is_past_begins_it_at_once(backend: Backend) -> None:
 
 
 def test_its_instances_are_scheduled_as_well(backend: Backend) -> None:
-    plan = [{"type": "state", "_instance": "①"}, {"type": "plan", "calls": CALLS["calls"]}]
+    plan: list[dict[str, Any]] = [{"type": "state", "_instance": "①"}, {"type": "plan", "calls": CALLS["calls"]}]
     run = backend.client.submit(plan, at=FAR)
     assert dict(run.result().instance_status) == {"①": "scheduled"}
     assert "1 instance: 1 scheduled" in command(backend, "status", run.id).stdout
