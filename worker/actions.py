@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 
+from . import limits
 from .errors import BadBody
 
 if TYPE_CHECKING:
@@ -117,6 +118,25 @@ def reject(run: Run, call: int | str, reason: str, *, shown: str | None = None, 
     over, or the call does not wait.
     """
     return {"id": run.reject(call, reason, by=by, shown=shown)}
+
+
+@_action("decide", served="calls")
+def approve_together(run: Run, calls: dict[str, str], *, by: str | None = None) -> Done:
+    """Let several held calls run: each by its id, with what was shown of it. Nothing else is decided."""
+    return run.approve_together(_few(calls), by=by)
+
+
+@_action("decide", served="calls reason")
+def reject_together(run: Run, calls: dict[str, str], reason: str, *, by: str | None = None) -> Done:
+    """End several held calls with an error of type Rejected: each by its id, with what was shown of it."""
+    return run.reject_together(_few(calls), reason, by=by)
+
+
+def _few(calls: dict[str, str]) -> dict[str, str]:
+    """The calls of one decision. Raises `BadBody` for none, or more than are shown at once."""
+    if not 0 < len(calls) <= limits.MOST_HELD:
+        raise BadBody(f"calls names {len(calls)} calls: give 1 to {limits.MOST_HELD} as they were shown")
+    return calls
 
 
 @_action("decide", "Answer a question of a run.", served="call value shown")

@@ -10,6 +10,8 @@ from tests.worker.backend import Backend
 ACTIONS = (
     "approve",
     "reject",
+    "approve_together",
+    "reject_together",
     "answer",
     "settle",
     "move",

@@ -6,7 +6,7 @@ import json
 from typing import Final
 
 from acts_celery import local
-from acts_celery.worker.client.run import draw
+from acts_celery.worker.client.archive import draw
 
 from .files import DEPLOY
 

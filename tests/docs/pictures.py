@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from acts_celery import local
 from acts_celery.broker_config import Settings
-from acts_celery.worker.client.run import draw
+from acts_celery.worker.client.archive import draw
 from acts_celery.worker.registry.activities import Policy, Registry, make_activity
 from acts_celery.worker.runner.checking import Checker
 

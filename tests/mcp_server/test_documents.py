@@ -326,6 +326,28 @@ def test_a_client_submits_waits_with_progress_and_approves_what_was_shown(backen
     asyncio.run(ask())
 
 
+def test_calls_that_wait_for_the_same_source_are_one_question_and_take_one_answer(backend: Backend) -> None:
+    context = [{"type": "data", "data": {"one": "DE01", "two": "DE02"}, "_trust": ["mail"]}]
+    calls = [{"_tool": "echo", "value": f"†data.{one}", "_outputPath": f"†state.{one}"} for one in ("one", "two")]
+    tools = {"echo": {"_trust": {"effects": True}}}
+    run = backend.client.submit_document({"context": context, "solution": {"calls": calls}, "tools": tools})
+
+    async def ask() -> None:
+        async with on_stdio(backend, "--write") as client:
+            while not (questions := (await call(client, "held", run=run.id))["questions"]):
+                await call(client, "status", run=run.id)
+            [question] = questions
+            assert [row["differs"] for row in question["rows"]] == [{"/parameters/value": v} for v in ("DE01", "DE02")]
+            about = {"run": run.id, "calls": question["calls"]}
+            assert (await refused(client, "approve", **about, shown="1-1"))[0] == "BadQuery"
+            assert (await refused(client, "reject", run=run.id, reason="no"))[0] == "BadQuery"
+            assert set((await call(client, "approve", **about))["decisions"]) == {"0", "1"}
+            assert (await refused(client, "reject", **about, reason="no"))[0] == "AlreadyDecided"
+
+    asyncio.run(ask())
+    assert backend.wait(run.id).status == "completed"
+
+
 def test_what_is_asked_wrongly_is_refused_with_what_to_do(backend: Backend) -> None:
     async def ask() -> None:
         async with on_stdio(backend, "--write") as client:

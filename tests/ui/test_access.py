@@ -29,11 +29,20 @@ from .sites import CONTROLLER, DECIDER, READER, Site, error_of, served
 READ = (
     *("me", "runs", "whole?run=r&path=state.one", "runs/r", "runs/r/plan", "runs/r/calls/0", "runs/r/instances"),
     *("runs/r/instance", "runs/r/place?path=state.one", "runs/r/log", "runs/r/conversation", "runs/r/sent?call=0"),
-    *("runs/r/held", "runs/r/changes", "runs/r/events", "runs/r/result", "openapi.json", "no/such/address"),
+    *(
+        "runs/r/held",
+        "runs/r/questions",
+        "runs/r/changes",
+        "runs/r/events",
+        "runs/r/result",
+        "openapi.json",
+        "no/such/address",
+    ),
 )
 """Every address that is read."""
 RIGHTS = {
     **dict.fromkeys(("approve", "reject", "answer", "settle", "approve_plan", "move"), "decide"),
+    **dict.fromkeys(("approve_together", "reject_together"), "decide"),
     **dict.fromkeys(("retry", "skip", "pause", "resume", "cancel", "fork", "delete"), "control"),
     **dict.fromkeys(("amend", "say", "send"), "submit"),
 }
@@ -41,6 +50,8 @@ RIGHTS = {
 BODIES: dict[str, dict[str, Any]] = {
     "approve": {"call": 0},
     "reject": {"call": 0, "reason": "no"},
+    "approve_together": {"calls": {"0": "1"}},
+    "reject_together": {"calls": {"0": "1"}, "reason": "no"},
     "move": {"call": 0, "until": 5},
     "settle": {"call": 0, "outcome": "again"},
     "answer": {"call": 0, "value": 1},

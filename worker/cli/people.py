@@ -30,6 +30,7 @@ from .output import (
     cut_line,
     escaped,
     heading,
+    inline,
     print_json,
     print_lines,
     print_text,
@@ -63,10 +64,22 @@ class HeldFilter:
         "--tool", multiple=True, metavar="NAME", help="All held calls of a tool; may be repeated."
     )
 
+    question: str | None = option(
+        "--question", metavar="DIGEST", help="All calls that `acts held` showed with this digest, and no others."
+    )
+
     @property
     def is_meant(self) -> bool:
         """Whether an option chooses calls."""
-        return self.is_all or bool(self.tools)
+        return self.is_all or bool(self.tools) or self.question is not None
+
+    def chosen(self, run: Run) -> list[dict[str, Any]]:
+        """Find the held calls that are meant. Raises `HeldAnew` if the digest names no calls that are held now."""
+        calls = run.held()
+        if self.question is None:
+            return [call for call in calls if self.is_all or call["tool"] in self.tools]
+        shown = run.question(self.question)["calls"]
+        return [call for call in calls if shown.get(call["call"]) == call["shown"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +115,7 @@ class Decision:
         from ..errors import AlreadyDecided, HeldAnew, NotHeld
 
         with common.documented(), common.found(run) as found:
-            calls = [call for call in found.held() if many.is_all or call["tool"] in many.tools]
+            calls = many.chosen(found)
             begun = [call for call in calls if "unknown" in call]
             calls = [call for call in calls if "unknown" not in call]
             if begun:
@@ -110,13 +123,12 @@ class Decision:
             chosen = [call for call in calls if verb == "reject" or not call.get("question")]
             if len(calls) > len(chosen):
                 tell(f"{counted(len(calls) - len(chosen), 'question')} left: `acts answer` answers each")
-            if chosen:
+            if chosen and many.question is None:  # else it was shown before
                 self._confirm(found, verb, counted(len(chosen), "call"), chosen)
-            decisions = {}
-            for call in chosen:
-                with suppress(AlreadyDecided, HeldAnew, NotHeld):
-                    done = ACTIONS[verb].do(found, call["call"], **given, by=self.by, shown=call["shown"])
-                    decisions[call["call"]] = done["id"]
+            decisions = dict[str, str]()
+            with suppress(AlreadyDecided, HeldAnew, NotHeld):
+                decide = found.approve_together if verb == "approve" else found.reject_together
+                decisions = decide({call["call"]: call["shown"] for call in chosen}, **given, by=self.by)["decisions"]
             document = {**found.status(), "decisions": decisions}
         _print_decided(document, verb, [call for call in chosen if call["call"] in decisions], common)
 
@@ -180,13 +192,13 @@ class ApprovedPlan:
 @RUN
 def held(run: str, *, common: Common) -> None:
     """Print the calls of RUN, and of its child runs, that wait for a person, with the parameters and scopes that they
-    will run with; the one that has waited longest comes first. In mode lazy, print the plan that waits, with its
-    digest.
+    will run with; the one that has waited longest comes first. Calls that wait for the same source are one question:
+    what they have alike, and a table of what differs. In mode lazy, print the plan that waits, with its digest.
 
     Exit codes: 0 found, also where nothing waits, 3 no server, 4 no such run.
     """
     with common.found(run) as found:
-        plan, calls = found.plan(), found.held()
+        plan, calls, asked = found.plan(), found.held(), found.questions()
     if plan is not None and common.json:
         print_json(plan)
     elif plan is not None:
@@ -196,8 +208,14 @@ def held(run: str, *, common: Common) -> None:
             + f"; acts approve {run} --plan {plan['plan']}"
         )
         print_lines(value_lines({"calls": plan["calls"]}, 2))
+    together = {call: question["question"] for question in asked for call in question["calls"]}
+    for question in [] if common.json else asked:
+        print_lines(question_lines(question))
     for call in calls:
-        common.print(call, held_lines(call))
+        if common.json:
+            print_json(call | ({"together": together[call["call"]]} if call["call"] in together else {}))
+        elif call["call"] not in together:
+            print_lines(held_lines(call))
     if not calls and plan is None and not common.json:
         print_text("nothing waits for a person")
 
@@ -222,7 +240,7 @@ def approve(
     """Approve a call, several, or a plan."""
     plan = planned.plan
     if [call is not None, plan is not None, many.is_meant].count(True) != 1:
-        raise click.UsageError("give one of CALL, --plan DIGEST, --all, and --tool NAME")
+        raise click.UsageError("give one of CALL, --question DIGEST, --plan DIGEST, --all, and --tool NAME")
     if planned.for_all and plan is None:
         raise click.UsageError("--for-all is for --plan DIGEST")
     if call is None and instead != ApprovedChanges():
@@ -268,7 +286,7 @@ def answer(run: str, call: str, text: str | None, value: str | None, *, decision
 def reject(run: str, call: str | None, reason: str, *, many: HeldFilter, decision: Decision, common: Common) -> None:
     """Reject a call, or several."""
     if (call is not None) is many.is_meant:
-        raise click.UsageError("give one of CALL, --all, and --tool NAME")
+        raise click.UsageError("give one of CALL, --question DIGEST, --all, and --tool NAME")
     if call is None:
         decision.many("reject", run, many, common, reason=reason)
     else:
@@ -346,6 +364,26 @@ def held_lines(call: Mapping[str, Any]) -> Iterator[str]:
         yield f"  others would decide: {escaped(_untrusted(call['untrusted']))}"
     shown = {key: call[key] for key in ("parameters", "scopes", "messages", "output") if call.get(key)}
     yield from value_lines(shown or {"parameters": {}}, 2)
+
+
+def question_lines(question: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a question about several calls for people: what they have alike, and a table of what differs."""
+    number = counted(len(question["rows"]), "call")
+    yield f"{heading(number)} of {escaped(question['tool'])} together, --question {question['question']}"
+    yield f"  others would decide: {escaped(_untrusted({**question['untrusted'], 'ways': {}}))}"
+    yield from value_lines(question["same"], 2)
+    columns = ["call", *(escaped(at) for at in question["columns"]), "--shown"]
+    rows = [
+        [
+            escaped(row["call"]),
+            *(inline(row["differs"][at]) if at in row["differs"] else "" for at in question["columns"]),
+            row["shown"],
+        ]
+        for row in question["rows"]
+    ]
+    widths = [max(len(line[place]) for line in (columns, *rows)) for place in range(len(columns))]
+    for line in (columns, *rows):
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
 def _evidence(unknown: Mapping[str, Any]) -> str:

@@ -47,7 +47,7 @@ from .output import (
     tell,
     value_lines,
 )
-from .people import held_lines
+from .people import held_lines, question_lines
 from .progress import RowProgress, View, print_result, view_options, waiting_lines
 from .rows import LINES, Row, RowBatch, RowFile, RowOptions, RowPlan, RowWriter, Survey, row_file
 from .source import Source, source_options, writing_whole
@@ -484,7 +484,11 @@ class Decider:
             tell(f"a call waits for a person: acts held {self._run.id}, then acts approve or acts reject")
 
     def _ask(self) -> None:
-        for call in self._run.held():
+        calls = self._run.held()
+        for question in self._run.questions():
+            if self._ask_together(question):
+                calls = [call for call in calls if call["call"] not in question["calls"]]
+        for call in calls:
             for line in held_lines(call):
                 click.echo(line, err=True)
             if "unknown" in call:
@@ -501,6 +505,22 @@ class Decider:
                     self._run.reject(call["call"], reason, shown=call["shown"])
             except (AlreadyDecided, HeldAnew, NotHeld) as error:  # somewhere else
                 tell(str(error))
+
+    def _ask_together(self, question: Mapping[str, Any]) -> bool:
+        """Ask about calls that wait for the same source; whether they were decided on."""
+        for line in question_lines(question):
+            click.echo(line, err=True)
+        answer = _answer("let all of them run? y, why not, or each to decide one by one")
+        if answer.lower() == "each":
+            return False
+        try:
+            if answer.lower() in ("y", "yes"):
+                self._run.approve_together(question)
+            else:
+                self._run.reject_together(question, _answer("why not") if answer.lower() in ("n", "no") else answer)
+        except (AlreadyDecided, HeldAnew, NotHeld) as error:  # somewhere else
+            tell(str(error))
+        return True
 
     def _reply(self, call: Mapping[str, Any], answer: str) -> None:
         """Answer a question with the text or, if that is refused, with the JSON value in it; ask until one fits."""

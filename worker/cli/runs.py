@@ -158,7 +158,7 @@ def show(run: str, instance: str | None, at: str | None, *, form: ShowOptions, v
     with common.found(run) as found:
         result = found.result(at=moment, waits=timings or common.json)
         if form.mermaid:
-            from ..client.run import draw
+            from ..client.archive import draw
 
             print_text(draw(result, lambda child: found.child(child).result()))
             return

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from redis import Redis
 
@@ -19,14 +18,25 @@ from ...protocol.errors import Problem, Rejected
 from ...protocol.limits import LONGEST_WAIT_SECONDS, plain
 from ...protocol.references import Reference
 from .. import limits
-from ..errors import InstanceDeleted, InstanceNotFound, PlanWaits, RunNotFound, RunOver
+from ..errors import (
+    AlreadyDecided,
+    HeldAnew,
+    InstanceDeleted,
+    InstanceNotFound,
+    NotHeld,
+    PlanWaits,
+    RunNotFound,
+    RunOver,
+    WorkerError,
+)
 from ..limits import limits_of
 from ..store.connections import PASSING, redis_errors
+from ..store.held_calls import HeldCall, questions
 from ..store.keys import SCHEDULED
 from ..store.run_store import RunStore
 from ..store.scripts import server_ms
 from ..store.state import RunState
-from .call_results import CallResult, LogEntry, LogReading
+from .call_results import LogEntry, LogReading
 from .control import Control
 from .files import File, Given, files_of
 from .progress import Arrivals, Deadline, Event, EventReader, blocking
@@ -406,12 +416,32 @@ class Run(ReadableRun[OutputT]):
         """List the calls that wait for a person, those of child runs among them, the longest wait first, as `acts held
         --json` does. By the id that they have here they are decided on here.
         """
-        self._state()
-        with redis_errors(self._settings):
-            found = [*self._people.held(), *self._descendants.held()]
-            calls = [call.to_dict(self.id) for call in sorted(found, key=lambda call: call.since_ms)]
+        calls = [call.to_dict(self.id) for call in sorted(self._held(), key=lambda call: call.since_ms)]
         self._shown = {call["call"]: call["shown"] for call in calls}
         return calls
+
+    def questions(self) -> list[dict[str, Any]]:
+        """List what is asked together (SPEC R16.8): two or more held calls of one run and tool that wait for the same
+        sources. Of each question the `question`, its digest; `tool`; `untrusted`, the sources; `same`, what all calls
+        have alike; `columns`, where they differ; `rows`, of each call its `call`, `instance`, what `differs`, and
+        `shown`; and `calls`, for `approve_together`. Each call is in `held`, too, to be decided alone.
+        """
+        return [question.to_dict(self.id) for question in questions(self._held())]
+
+    def question(self, digest: str) -> dict[str, Any]:
+        """Read the question that was shown with a digest: the same calls, and none that were held since. Raises
+        `HeldAnew` where they do not all wait any more as they were shown.
+        """
+        found = (question.first(digest) for question in questions(self._held()))
+        if (question := next(filter(None, found), None)) is None:
+            text = "are not what was shown (any more): nothing was decided; see `acts held`"
+            raise HeldAnew(f"the calls of run {self.id} that {digest} named {text}")
+        return question.to_dict(self.id)
+
+    def _held(self) -> list[HeldCall]:
+        self._state()
+        with redis_errors(self._settings):
+            return [*self._people.held(), *self._descendants.held()]
 
     def approve(
         self,
@@ -479,6 +509,22 @@ class Run(ReadableRun[OutputT]):
         own = self._plain(reason)
         return self._decide(call, shown, lambda run, one, seen: run._people.reject(one, own, by=by, shown=seen))
 
+    def approve_together(self, calls: Mapping[str, Any], *, by: str | None = None) -> dict[str, dict[str, str]]:
+        """Let several held calls run as they were shown: `calls` are their ids, each with what `shown` was there, or a
+        question as `questions` gives it. Nothing else is decided, whatever is held since (SPEC R16.8).
+
+        Returns the `decisions`, as the calls' ids and those in the log, and what is `left`: the codes of the errors by
+        the calls that somebody has decided on meanwhile, or that are others now. Raises such an error where nothing was
+        decided, and else what `approve` raises.
+        """
+        return self._decide_each(calls, lambda call, shown: self.approve(call, by=by, shown=shown))
+
+    def reject_together(
+        self, calls: Mapping[str, Any], reason: str, *, by: str | None = None
+    ) -> dict[str, dict[str, str]]:
+        """End several held calls as `reject` does, with one reason. Otherwise like `approve_together`."""
+        return self._decide_each(calls, lambda call, shown: self.reject(call, reason, by=by, shown=shown))
+
     def settle(
         self,
         call: AnyCall,
@@ -532,6 +578,21 @@ class Run(ReadableRun[OutputT]):
         with redis_errors(self._settings):
             run, id_ = self._with_call(id_)
             return decide(run, id_, shown)
+
+    @staticmethod
+    def _decide_each(calls: Mapping[str, Any], decide: Callable[[str, str], str]) -> dict[str, dict[str, str]]:
+        """Decide on calls one by one: each is a decision of its own, so sending all of them again finishes what was not
+        done.
+        """
+        decisions, left = dict[str, str](), dict[str, WorkerError]()
+        for call, shown in calls.get("calls", calls).items():
+            try:
+                decisions[call] = decide(call, shown)
+            except (AlreadyDecided, HeldAnew, NotHeld) as error:
+                left[call] = error
+        if left and not decisions:
+            raise next(iter(left.values()))
+        return {"decisions": decisions, "left": {call: error.code for call, error in left.items()}}
 
     def _with_call(self, call: str | int) -> tuple[Run, str | int]:
         """Find the run that has a call, this one or a child run below it, and the call's id or index there."""
@@ -635,71 +696,3 @@ class Run(ReadableRun[OutputT]):
     def child(self, run: str) -> Run:
         """A child run, by the id that its call names (SPEC R9.3)."""
         return Run(run, self._redis, self._settings, self._publisher, self._check)
-
-
-# The picture of a run as a Mermaid flowchart: ticks, their calls and how these ended, child runs in their calls.
-
-_STYLES: Final = {
-    "failed": "stroke:#c00,stroke-width:2px",
-    "held": "stroke:#c80,stroke-width:2px",
-    "skipped": "stroke-dasharray:4 4",
-}
-"""The styles of nodes by the status of their calls, the worst first."""
-
-
-def draw(result: Result, child: Callable[[str], Result | None] = lambda _: None) -> str:
-    """The flowchart of a run; `child` gives the results of child runs, where they can be had."""
-    lines = list(_run(result, "r", child))
-    classes = {line.rpartition(" ")[2] for line in lines if line.startswith("class ")}
-    used = [f"classDef {status} {style}" for status, style in _STYLES.items() if status in classes]
-    return "\n".join(["flowchart TD", *(f"  {line}" for line in (*lines, *used))])
-
-
-def _run(result: Result, name: str, child: Callable[[str], Result | None]) -> Iterator[str]:
-    """The nodes of one run; their names begin with its own."""
-    before: list[str] = []
-    for tick in result.ticks or ():
-        node = f"{name}t{tick.tick}"
-        yield f'{node}(["tick {tick.tick}: {_text(tick.model or "model")}"])'
-        yield from (f"{one} --> {node}" for one in before)
-        before = yield from _calls([call for call in result.calls if call.tick == tick.tick], name, node, child)
-        before = before or [node]
-    if result.ticks is None:
-        before = yield from _calls(result.calls, name, None, child)
-    end = f"{name}end"
-    output = "" if result.output is None else ": " + _text(json.dumps(result.output, ensure_ascii=False))
-    yield f'{end}(["{_text(result.status)}{output}"])'
-    yield from (f"{one} --> {end}" for one in before)
-
-
-def _calls(
-    calls: Sequence[CallResult], name: str, after: str | None, child: Callable[[str], Result | None]
-) -> Generator[str, None, list[str]]:
-    """The nodes of calls, those of all instances together; returns their names."""
-    indexes = list(dict.fromkeys(call.index for call in calls))[: limits.RUN_MOST]
-    nodes = []
-    for index in indexes:
-        alike = [call for call in calls if call.index == index]
-        node = f"{name}c{index}"
-        nodes.append(node)
-        worst = next((call.status for status in _STYLES for call in alike if call.status == status), alike[0].status)
-        where = f" ×{len(alike)}" if len(alike) > 1 else f" {alike[0].instance}" if alike[0].instance else ""
-        inside = child(alike[0].child) if alike[0].child is not None else None
-        label = f"{index} {_text(alike[0].tool)}{_text(where)}<br/>{worst}"
-        if inside is None:
-            yield f'{node}["{label}"]'
-        else:
-            yield f'subgraph {node}["{label}"]'
-            yield from _run(inside, f"{node}_", child)
-            yield "end"
-        if worst in _STYLES:
-            yield f"class {node} {worst}"
-        if after is not None:
-            yield f"{after} --> {node}"
-    return nodes
-
-
-def _text(text: str) -> str:
-    """A text that Mermaid takes for one, and short."""
-    short = text if len(text) <= 60 else f"{text[:60]}…"
-    return "".join(each if each.isalnum() or each in " .:,!?_-×" else f"#{ord(each)};" for each in short)

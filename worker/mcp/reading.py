@@ -190,14 +190,16 @@ class Explain(_PageTool):
 
 class Held(RunTool):
     """What waits for a person in a run: each held call with all that it will run with, as data, and `shown`, which a
-    decision on it carries; or a plan with its digest as `plan`.
+    decision on it carries; or a plan with its digest as `plan`. `questions` has calls that wait for the same source and
+    are decided together by their `calls`: what all have the `same`, and in `rows` what `differs`.
     """
 
-    output = answer_schema("held", held=_LIST)
+    output = answer_schema("held", "questions", held=_LIST, questions=_LIST)
 
     async def execute(self, context: ToolContext) -> dict[str, Any]:
         """Read the list."""
-        return {"held": await context.runs.page(await context.runs.find(context.principal, self.run), "held")}
+        run = await context.runs.find(context.principal, self.run)
+        return {what: await context.runs.page(run, what) for what in ("held", "questions")}
 
 
 READING: Final[Mapping[str, type[ServerTool]]] = {
@@ -261,6 +263,7 @@ def _query(call: ServerTool) -> dict[str, str]:
 
 _SHOWN: Final = "What `held` has shown with the call: the decision is about that and nothing else."
 _CALL: Final = "The id of the held call, as `held` has it."
+_CALLS: Final = "Instead of one call: `calls` of a question of `held`, which is all that was shown there."
 
 
 class Submit(ServerTool):
@@ -294,6 +297,10 @@ class Submit(ServerTool):
         )
 
 
+_TOLD: Final[Mapping[str, str]] = {"decision": "id", "decisions": "decisions", "left": "left"}
+"""What the answer of an action has besides its run, by the action's own name of it."""
+
+
 class _ActionTool(RunTool):
     """A tool that is one of the actions (`worker.actions`)."""
 
@@ -304,7 +311,8 @@ class _ActionTool(RunTool):
         """Run the action."""
         run = await context.runs.run(context.principal, self.run)
         done = await to_thread(partial(ACTIONS[self._chosen()].do, run.plain, **self._parameters()))
-        return {"run": run.id, **({"decision": done["id"]} if "id" in done else {})}
+        told = {name: done[field] for name, field in _TOLD.items() if field in done}
+        return {"run": run.id, **told}
 
     def _chosen(self) -> str:
         """The name of the action. Raises `BadQuery`."""
@@ -314,6 +322,10 @@ class _ActionTool(RunTool):
         return {name: getattr(self, name) for name in type(self).model_fields if name != "run"}
 
 
+_TOGETHER: Final = {"approve": "approve_together", "reject": "reject_together"}
+"""The actions that decide on several calls, by those that decide on one."""
+
+
 class _DecisionTool(_ActionTool):
     right = "decide"
     is_idempotent = True
@@ -321,35 +333,54 @@ class _DecisionTool(_ActionTool):
 
 
 class ApproveTool(_DecisionTool):
-    """Let a held call run exactly as `held` has shown it, or with other parameters or narrower scopes; or let a plan
-    run, by its digest. The same decision twice is one.
+    """Let a held call run exactly as `held` has shown it, or with other parameters or narrower scopes; let the calls of
+    a question run as it has shown them; or let a plan run, by its digest. The same decision twice is one.
     """
 
     action = "approve"
     call: str | None = Field(None, max_length=1_000, description=_CALL)
     shown: str | None = Field(None, max_length=100, description=_SHOWN)
+    calls: dict[str, str] | None = Field(None, description=_CALLS)
     plan: str | None = Field(None, max_length=200, description="The digest of the plan that `held` has shown.")
     parameters: dict[str, Any] | None = Field(None, description="Other parameters, in place of all that were shown.")
     scopes: list[str] | None = Field(None, description="Narrower scopes: kinds and references.")
 
     def _chosen(self) -> str:
-        if self.plan is None and None in (self.call, self.shown):
-            raise BadQuery("give `call` and `shown` as `held` has them, or `plan`")
-        if self.plan is not None and len(self._parameters()) > 1:
-            raise BadQuery("a plan is approved by `plan` alone")
-        return self.action if self.plan is None else "approve_plan"
+        if self.plan is None and self.calls is None and None in (self.call, self.shown):
+            raise BadQuery("give `call` and `shown` as `held` has them, or `calls`, or `plan`")
+        if (self.plan is not None or self.calls is not None) and len(self._parameters()) > 1:
+            raise BadQuery("a plan is approved by `plan` alone, and several calls by `calls` alone")
+        return (
+            "approve_plan"
+            if self.plan is not None
+            else _TOGETHER[self.action]
+            if self.calls is not None
+            else self.action
+        )
 
     def _parameters(self) -> dict[str, Any]:
         return _query(self)
 
 
 class RejectTool(_DecisionTool):
-    """End a held call with the error `Rejected` and a reason. The same decision twice is one."""
+    """End a held call, or all calls of a question, with the error `Rejected` and a reason. The same decision twice is
+    one.
+    """
 
     action = "reject"
-    call: str = Field(max_length=1_000, description=_CALL)
-    shown: str = Field(max_length=100, description=_SHOWN)
+    call: str | None = Field(None, max_length=1_000, description=_CALL)
+    shown: str | None = Field(None, max_length=100, description=_SHOWN)
+    calls: dict[str, str] | None = Field(None, description=_CALLS)
     reason: str = Field(min_length=1, max_length=10_000, description="Why: the run and its model read it.")
+
+    def _chosen(self) -> str:
+        given = [name for name in ("call", "shown", "calls") if getattr(self, name) is not None]
+        if given not in (["call", "shown"], ["calls"]):
+            raise BadQuery("give either `call` and `shown`, or `calls`, as `held` has them")
+        return self.action if self.calls is None else _TOGETHER[self.action]
+
+    def _parameters(self) -> dict[str, Any]:
+        return _query(self)
 
 
 class AnswerTool(_DecisionTool):

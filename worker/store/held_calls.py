@@ -8,15 +8,16 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from redis import Redis
 
 from ...broker_config import Settings
 from ...protocol.calls.call import asks, element_of
 from ...protocol.engine.events import Evidence, FanOut, Hold, Ruling, Snapshot, Verdict
+from ...protocol.errors import pointer
 from ...protocol.paths import MISSING
 from ...protocol.trust import Doubt
 from .. import limits
@@ -129,6 +130,105 @@ def _digest(call: CallId, entry: str, hold: bytes) -> str:
 def _one(redis: Redis, keys: Keys, member: str) -> list[tuple[bytes, float]]:
     since: Any = redis.zscore(keys.held, member)
     return [] if since is None else [(member.encode(), since)]
+
+
+# Questions: held calls of one run, of one tool and for the same sources, asked about together (SPEC R16.8).
+
+_SAME_SOURCES: Final = ("chosen", "parameters")
+_COMPARED: Final = ("parameters", "scopes", "messages", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldQuestion:
+    """Several held calls that one answer may decide: exactly those that were shown."""
+
+    calls: Sequence[HeldCall]
+    """In the order in which they were held, so a call that is held later stands behind those that were shown."""
+
+    @property
+    def digest(self) -> str:
+        """Names exactly these calls, as they were shown."""
+        return next(digest for number, digest in self._digests() if number == len(self.calls))
+
+    def first(self, digest: str) -> HeldQuestion | None:
+        """The first calls, which are what the digest names; None where it does not name the beginning of these."""
+        numbers = (number for number, found in self._digests() if found == digest and number > 1)
+        number = next(numbers, None)
+        return HeldQuestion(self.calls[:number]) if number is not None else None
+
+    def to_dict(self, run: str | None = None) -> dict[str, Any]:
+        """The JSON of `Run.questions`: what all of the calls have the `same`, and in `rows` what `differs`, each by its
+        JSON pointer into what `HeldCall.to_dict` gives.
+        """
+        calls = [call.to_dict(run) for call in self.calls]
+        compared = [{key: call[key] for key in _COMPARED if key in call} for call in calls]
+        parts = [{**part, "ways": call["untrusted"]["ways"]} for part, call in zip(compared, calls, strict=True)]
+        same: dict[str, Any] = {}
+        columns: dict[str, Sequence[Any]] = {}
+        for at, values in _columns("", parts):
+            if _are_same(values):
+                same[at] = values[0]
+            else:
+                columns[at] = values
+        return {
+            "question": self.digest,
+            "tool": calls[0]["tool"],
+            "untrusted": {key: calls[0]["untrusted"][key] for key in _SAME_SOURCES},
+            "same": same,
+            "columns": list(columns),
+            "rows": [
+                {
+                    "call": call["call"],
+                    "instance": call["instance"],
+                    "differs": {at: found for at, values in columns.items() if (found := values[row]) is not MISSING},
+                    "shown": call["shown"],
+                }
+                for row, call in enumerate(calls)
+            ],
+            "calls": {call["call"]: call["shown"] for call in calls},
+        }
+
+    def _digests(self) -> Iterator[tuple[int, str]]:
+        """The digests of the first calls, by how many they are."""
+        found = hashlib.sha256()
+        for number, call in enumerate(self.calls, 1):
+            found.update(pack([call.id.run, call.id.member, call.digest]))
+            yield number, found.hexdigest()[: limits.HELD_CALL_DIGEST_CHARACTERS]
+
+
+def questions(calls: Iterable[HeldCall]) -> list[HeldQuestion]:
+    """What is asked together of held calls: those of one run and tool that wait for the same sources. A call that waits
+    for something else, or alone, is in none.
+    """
+    alike = dict[Any, list[HeldCall]]()
+    for call in calls:
+        if (doubt := call.shown.doubt) is not None:
+            given = tuple(sorted((name, *sorted(labels)) for name, labels in doubt.given.items()))
+            alike.setdefault((call.id.run, call.shown.tool, doubt.chosen, given), []).append(call)
+    return [HeldQuestion(sorted(found, key=_order)) for found in alike.values() if len(found) > 1]
+
+
+def _order(call: HeldCall) -> tuple[int, ...]:
+    return tuple(map(int, call.entry.split("-")))
+
+
+def _columns(at: str, values: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Compare values of several calls: yields the places, and what each call has there."""
+    if (at and _are_same(values)) or not all(isinstance(value, Mapping) for value in values):
+        yield at, values
+        return
+    for key in dict.fromkeys(key for value in values for key in value):
+        yield from _columns(at + pointer(key), [value.get(key, MISSING) for value in values])
+
+
+def _are_same(values: Sequence[Any]) -> bool:
+    first, *others = map(_written, values)
+    return all(other == first for other in others)
+
+
+def _written(value: Any) -> Any:
+    """A value as it can be compared: `true` is not 1."""
+    return value if value is MISSING else json.dumps(value, sort_keys=True)
 
 
 def _pack_snapshot(tool: str, snapshot: Snapshot) -> dict[str, Any]:

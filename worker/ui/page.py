@@ -15,6 +15,7 @@
 | `runs/RUN/conversation` | a loop (`tick`) |
 | `runs/RUN/sent` | what a call was given (`call`) |
 | `runs/RUN/held` | what waits for a person |
+| `runs/RUN/questions` | what of that is asked together |
 | `runs/RUN/audit` | who did what to it (`after`) |
 
 No answer is much above a megabyte. Lists go by pages: `next` is what to give as `after`, null at the end. An answer for
@@ -47,7 +48,7 @@ from ..errors import BadQuery, NoSuchAnswer, WorkerError
 from ..runner.checking import Checker
 from ..store.connections import redis_errors
 from ..store.entries import read_entry
-from ..store.held_calls import read_held
+from ..store.held_calls import HeldCall, questions, read_held
 from ..store.keys import ENDED_STATUSES, LOOP
 from ..store.run_store import RunStore
 from ..store.scripts import iso_date, server_ms
@@ -176,13 +177,25 @@ def held(run: OpenedRun) -> list[dict[str, Any]]:
     """The answer `runs/RUN/held`: the plan that is to be approved, where there is one, and the calls that have waited
     longest; those of child runs are among them.
     """
-    found = [*islice(read_held(run.store.redis, run.store.keys), limits.MOST_HELD), *Descendants(run.store).held()]
-    found.sort(key=lambda call: call.since_ms)
-    answers = [call.to_dict(run.store.run) for call in found[: limits.MOST_HELD]]
+    answers = [call.to_dict(run.store.run) for call in _held_calls(run)]
     parts = ("parameters", "scopes", "messages", "output")
     calls = within(each | {part: shown(each[part]) for part in parts if part in each} for each in answers)
     plan = _waiting_plan(run)
     return calls if plan is None else [plan | {"calls": shown(plan["calls"])}, *calls]
+
+
+def _held_calls(run: OpenedRun) -> list[HeldCall]:
+    found = [*islice(read_held(run.store.redis, run.store.keys), limits.MOST_HELD), *Descendants(run.store).held()]
+    return sorted(found, key=lambda call: call.since_ms)[: limits.MOST_HELD]
+
+
+def held_questions(run: OpenedRun) -> list[dict[str, Any]]:
+    """The answer `runs/RUN/questions`: which of the calls in `runs/RUN/held` are asked about together (SPEC R16.8)."""
+    answers = (question.to_dict(run.store.run) for question in questions(_held_calls(run)))
+    return within(
+        each | {"same": shown(each["same"]), "rows": [row | {"differs": shown(row["differs"])} for row in each["rows"]]}
+        for each in answers
+    )
 
 
 def _waiting_plan(run: OpenedRun) -> dict[str, Any] | None:
@@ -233,6 +246,7 @@ _ANSWERS: Final[Mapping[str, Callable[[OpenedRun], Any]]] = {
     "conversation": conversation,
     "sent": sent,
     "held": held,
+    "questions": held_questions,
     "audit": audit,
 }
 _COUNTED: Final = frozenset({"plan", "calls", "instances", "place", "conversation"})

@@ -210,8 +210,14 @@ function openFork(run, at) {
 // What waits for a person: exactly what will run, and deciding on it.
 
 async function heldView({ run }) {
-  const held = await ask(`runs/${run}/held`);
-  const cards = held.map((one) => (one.plan ? planCard(run, one) : heldCard(run, one)));
+  const [held, questions] = await Promise.all(["held", "questions"].map((what) => ask(`runs/${run}/${what}`)));
+  const shown = new Map(held.map((one) => [one.call, one]));
+  const together = new Set(questions.flatMap((question) => Object.keys(question.calls)));
+  const alone = held.filter((one) => one.plan || !together.has(one.call));
+  const cards = [
+    ...questions.map((question) => questionCard(run, question, shown)),
+    ...alone.map((one) => (one.plan ? planCard(run, one) : heldCard(run, one))),
+  ];
   const nothing = quiet("Nothing waits for a person.");
   return { title: "Held", nodes: [heading("What waits for a person"), cards.length ? cards : nothing] };
 }
@@ -237,6 +243,75 @@ function heldCard(run, one) {
     mayDecide() ? decisions(run, one, hasScopes) : decisionCommands(run, one),
   );
 }
+
+/** Calls that wait for the same source, decided together: what they have alike, and a table of what differs. */
+function questionCard(run, question, shown) {
+  const number = plural(question.rows.length, "call");
+  const sources = Object.entries(question.untrusted.parameters).map(([name, labels]) => [name, labels.join(", ")]);
+  const chosen = question.untrusted.chosen.length > 0 ? [["whether it runs", question.untrusted.chosen.join(", ")]] : [];
+  const row = ({ call, instance, differs }) =>
+    wrap(
+      "tr",
+      wrap("td", instance ? `${call} in ${instance}` : call),
+      question.columns.map((at) => wrap("td", at in differs ? tree(differs[at]) : quiet("none"))),
+    );
+  const ones = question.rows.map(({ call }) => shown.get(call)).filter(Boolean);
+  const columns = ["Call", ...question.columns];
+  return make(
+    "article.card",
+    { "aria-label": `${number} of ${question.tool}` },
+    wrap("h3", badge("held"), ` ${number} of ${question.tool}`),
+    wrap("p", "Others would decide on them in the same way:"),
+    facts(Object.fromEntries([...sources, ...chosen])),
+    Object.keys(question.same).length > 0 ? [wrap("h4", "All of them"), fields(question.same)] : null,
+    wrap("h4", "What differs"),
+    wrap(
+      "div.differs",
+      wrap(
+        "table",
+        wrap("thead", wrap("tr", columns.map((name) => wrap("th", name)))),
+        wrap("tbody", question.rows.map(row)),
+      ),
+    ),
+    mayDecide() ? decidingTogether(run, question, number) : decideTogetherCommands(run, question),
+    wrap("details", wrap("summary", "Decide one by one"), ones.map((one) => heldCard(run, one))),
+  );
+}
+
+/** The buttons for several calls: exactly those that were shown, whatever is held since. */
+function decidingTogether(run, { calls }, number) {
+  const reason = make("input", { type: "text", autocomplete: "off" });
+  const rejected = () => {
+    if (!reason.value.trim()) throw new Refusal("Give a reason; the log keeps it.");
+    return { calls, reason: reason.value.trim() };
+  };
+  return wrap(
+    "p.buttons",
+    asking(`Approve ${number} as shown …`, run, "approve_together", {
+      title: `Approve ${number}?`,
+      fields: wrap("p", "They run with exactly what was shown. Calls that are held since are not among them."),
+      confirm: "Approve",
+      kind: "primary",
+      body: () => ({ calls }),
+      said: "Approved",
+      selector: "button.primary",
+    }),
+    asking(`Reject ${number} …`, run, "reject_together", {
+      title: `Reject ${number}`,
+      fields: field("Reason", reason),
+      confirm: "Reject",
+      kind: "danger",
+      body: rejected,
+      said: "Rejected",
+      selector: "button.danger",
+    }),
+  );
+}
+
+const decideTogetherCommands = (run, { question }) => [
+  command(`acts approve ${run} --question ${question}`),
+  command(`acts reject ${run} --question ${question} --reason TEXT`),
+];
 
 /** What is known of a call that was begun and whose end is not known. */
 function evidence(known) {
