@@ -262,7 +262,7 @@ def _mailboxes(broker_url: str) -> dict[str, object]:
 
 
 def _encryption(option: str, url: str) -> dict[str, object]:
-    """Ask for a verified certificate: kombu's default for rediss:// is none. What the URL says still wins."""
+    """Ask for a verified certificate, which kombu does not for rediss:// by default. What the URL says still wins."""
     if scheme_of(url) != "rediss" or "ssl_cert_reqs=" in url:
         return {}
     return {option: {"ssl_cert_reqs": ssl.CERT_REQUIRED}}

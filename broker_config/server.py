@@ -2,7 +2,7 @@
 
 ``python -m acts_celery.broker_config.server --directory DIR --port N`` becomes (exec) a server on 127.0.0.1 that keeps
 its data in an append-only file in DIR. ``--users FILE`` names its users, as ``deploy/redis/users.acl`` does: lines of
-Redis in which ``${NAME_SHA256}`` stands for the hash of the password in the environment variable
+Redis in which ``${NAME_SHA256}`` is replaced by the hash of the password in the environment variable
 ``REDIS_PASSWORD_NAME``. Hashes reach the server on its standard input, passwords not at all.
 """
 

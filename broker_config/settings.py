@@ -324,7 +324,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         return self
 
     def find_model(self, name: str | None) -> ConfiguredModel | None:
-        """Find a model by its name; by default that of `ACTS_MODEL`, which has the names `provider:name` and `name`."""
+        """Find a model by its name; by default `ACTS_MODEL`, which has the names `provider:name` and `name`."""
         default = self.default_model
         if name is None or name in self.models:
             return default if name is None else self.models[name]

@@ -371,7 +371,7 @@ LONGEST_WAIT_SECONDS: Final = 10 * 366 * 86_400
 """The furthest moment until which a call may wait: a mistake in a year is noticed."""
 
 DAYS_UNTIL_1970: Final = 719_162
-"""The days from the first one of the year 1 to that of 1970."""
+"""Days from the first day of the year 1 to the first day of 1970."""
 
 # calls/call
 CALL_SPAN: Final = 10_000_000
@@ -395,7 +395,7 @@ MOST_NANODOLLARS: Final = 2**53 - 1
 
 # what a submission may ask for, beside the document
 MOST_URGENT: Final = 9
-"""The highest priority of a run; 0 is the lowest, and that of runs that name none."""
+"""The highest priority of a run. 0 is the lowest, and the default."""
 
 # engine/events
 PROGRESS_BYTES: Final = 16_384

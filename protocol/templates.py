@@ -2,7 +2,7 @@
 
     template = *( literal / "††" / "†{" expression "}" )
 
-The expression is that of `references` without its daggers; in a key, `}` is quoted. `††` is read from left to right and
+The expression is as in `references`, without daggers; in a key, `}` is quoted. `††` is read from left to right and
 means one `†`, in every text; a `†` before anything else is itself.
 """
 

@@ -13,7 +13,7 @@ from . import limits
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits that double from the first to the longest; with `jitter` each is between half of that and the whole, so
+    """Waits that double from the first to the longest; with `jitter` each takes between half and all of its time, so
     that those who failed together do not come back together.
     """
 

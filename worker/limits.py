@@ -839,7 +839,7 @@ MOST_BOXES: Final = 400
 """Boxes that are drawn when calls are folded; a sentence says how many more there are."""
 MOST_ARROWS: Final = 1_500
 MOST_LABELS: Final = 60
-"""Arrows up to which places stand on them; where there are more, a place stands in the arrow's title only."""
+"""The most arrows that are labelled with their places; with more, only an arrow's title has its place."""
 DRAWING_ACROSS: Final = 8
 """Boxes side by side: a layer of more has several rows."""
 DRAWING_HEIGHT: Final = 72.0

@@ -128,12 +128,12 @@ class LocalClient(Client):
         return super().submit_plan(plan, label, files)
 
     def model(self, *answers: Any, name: str | None = None) -> FakeModel:
-        """A model that gives these answers, in this order, in the place of the one of that name; without a `name` in
-        that of every model, so that none is asked over a network. A later one takes the place of the former.
+        """A model that gives these answers, in this order, instead of the model of that name; without a `name`
+        instead of every model, so that none is asked over a network. A later one replaces an earlier one.
 
         An answer is a value (`{"calls": […], "output": …}`), the text as a model would write it, an `Answer` with its
         `usage`, an error such as `RateLimited("…")`, or a function of `(messages, schema, config)` that gives one of
-        these; a generator function streams its answer in pieces. A function that stands last answers all that follow.
+        these; a generator function streams its answer in pieces. A function at the end answers all that follow.
         Raises `ValueError` where there is no answer.
         """
         if not answers:
@@ -181,7 +181,7 @@ def _running(known: Registry, settings: dict[str, Any], *, verifies_models: bool
         with EmbeddedServer() as server:
             urls = {"broker_url": server.broker_url, "redis_url": server.redis_url}
             own = load(**({"sweep_interval_seconds": 0.2, "contract_wait_seconds": 0} | settings | urls))
-            if "metrics_port" not in settings:  # that of the environment belongs to the workers of this machine
+            if "metrics_port" not in settings:  # the environment's port belongs to the workers of this machine
                 own = own.model_copy(update={"metrics_port": None})
             register_tools(own, known)
             worker = _worker(own, known, verifies_models=verifies_models)
@@ -300,7 +300,7 @@ def embedded_backend(
     with EmbeddedServer() as server:
         urls = settings.with_embedded(broker_url=server.broker_url, redis_url=server.redis_url)
         interval = min(settings.sweep_interval_seconds, limits.LOCAL_SWEEP_SECONDS)
-        # The port of figures is that of the workers of this machine; this one is gone after a run.
+        # The port of figures belongs to the workers of this machine; this worker is gone after a run.
         # No other worker will come, so no call waits for one whose code admits it.
         alone = {"sweep_interval_seconds": interval, "metrics_port": None, "contract_wait_seconds": 0}
         own = urls.model_copy(update=alone)

@@ -61,7 +61,7 @@ def lane_at_work(run: str, instance: str | None) -> Iterator[None]:
 
 
 def note_trace(trace: str) -> None:
-    """The run of the lane that is at work here stands there in a trace (see `Attempt`)."""
+    """Note the place in a trace of the run whose lane is at work here (see `Attempt`)."""
     if isinstance(found := _subject.get(), _Lane):
         _subject.set(found._replace(trace=trace))
 

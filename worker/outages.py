@@ -320,7 +320,7 @@ _BACKOFF: Final = Backoff(0.05, 1.0)
 
 Waiting = tuple[T, asyncio.Future[R]]
 Send = Callable[[list[T]], Awaitable[Sequence[Any] | None]]
-"""Sends a batch. Returns a result or an exception for each item, in their order; None stands for None for each. What
+"""Sends a batch. Returns a result or an exception for each item, in their order; None means None for each. What
 it raises is raised for all of them.
 """
 

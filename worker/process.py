@@ -122,7 +122,7 @@ class Metrics:
         """A model has answered; None for what its provider does not report, or no price is known of."""
 
     def model_failed(self, model: str, error: str) -> None:
-        """A model was asked, and failed with an error of that type."""
+        """Count a request to a model that failed with an error of that type."""
 
 
 _current: list[Metrics] = [Metrics()]

@@ -283,7 +283,7 @@ def _behind(graph: Graph) -> dict[int, Reference]:
     for places in chain(graph.waits.values(), graph.scopes.values(), graph.after.values()) if graph.barriers else ():
         for place, nodes in places.items():
             found.update((node, place) for node in nodes if node < 0)
-    for barrier in sorted(graph.barriers):  # one that stands before another is older, and so has a higher number
+    for barrier in sorted(graph.barriers):  # one before another is older, so its number is higher
         if barrier in found:
             found.update((node, found[barrier]) for node in graph.barriers[barrier] if node < 0 and node not in found)
     return found

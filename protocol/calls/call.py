@@ -219,8 +219,8 @@ def place_in(raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def written_place(raw: Any, at: str) -> str:
-    """The JSON pointer of a part of a completed call in the call as written: what is filled in is not there, so its
-    place is that of the object around it.
+    """The JSON pointer of a part of a completed call in the call as written. What was filled in is not in it, so the
+    pointer leads to the object around it.
     """
     path: list[str | int] = []
     for segment in segments(at):

@@ -56,7 +56,7 @@ def _written_into(operation: Operation) -> str | None:
 
 
 def _pieces(operation: Operation, root: Any) -> Iterator[tuple[Path, Any]]:
-    """What is written, each with its place below that of the operation."""
+    """The values that an operation writes, each with its path below the operation's place."""
     value, path = operation.value, operation.place.path
     match operation.method:
         case Method.MERGE:

@@ -64,7 +64,7 @@ def pins_of(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_meta(path: Path) -> bool:
-    """Whether the schema at a path in that of calls is of a meta-property."""
+    """Whether a path in the schema of calls leads to a meta-property."""
     return path[0] == "properties" and str(path[1]).startswith("_")
 
 

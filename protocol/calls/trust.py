@@ -122,8 +122,8 @@ def trust_problems(said: Any, *at: str | int) -> Iterator[Problem]:
 #
 #     {"send_mail": {"effects": true, "content": ["text"]}, "crm.*": {"untrusted": ["crm"]}}
 #
-# A name is that of a tool, an activity or a delegate; one that ends in `*` means all that begin so. It can only
-# add: a parameter that the code does not call content is none here either.
+# A name is a tool's, an activity's or a delegate's; one that ends in `*` means all that begin so. It can only
+# add: a parameter that the code does not call content cannot be made content here.
 
 _ALL: Final = "*"
 _RESULT: Final = "untrusted"

@@ -5,7 +5,7 @@ what is to be appended to the log. An execution changes only by what the log say
 any moment, and two of them that have read the same log are in the same state.
 
     execution = Execution.of(plan, lane, fold)
-    for decision in execution.decide(date):    # a Start to carry out, a Hold to write down, or an Outcome to append
+    for decision in execution.decide(date):    # a Start to run, a Hold to write, or an Outcome to append
         ...
     for event in outcome.events:               # once they are in the log, their messages appended to the fold
         execution.apply(event)

@@ -65,7 +65,7 @@ class CheckedPlan:
     giving: frozenset[str] = frozenset()
     """The delegates in code that declare their result, as far as a backend knows them."""
     reach: Mapping[str, ToolTrust] = field(default_factory=dict)
-    """Delegate or activity -> its trust. A delegate's includes that of all it can call (SPEC R16.3). Activities are
+    """Delegate or activity -> its trust. A delegate's includes the trust of all it can call (R16.3). Activities are
     those that delegates, or the model of a request, may call.
     """
     asked: ToolTrust = NOTHING

@@ -1,6 +1,6 @@
 """The data-flow graph: which call waits for which (SPEC R6.1-R6.3, R8.3a).
 
-A call that reads a place, by a parameter or a scope, waits for the calls that write it. A graph is that of one *lane*:
+A call that reads a place, by a parameter or a scope, waits for the calls that write it. A graph belongs to one *lane*:
 of the calls of one instance with the global ones that they see, or of the global calls alone.
 
 Where many calls wait for the same many writers, listing each pair would take the square of their number. A *barrier* is
@@ -32,7 +32,7 @@ ScopePlaces = Mapping[Reference, Nodes]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A range of the list of calls, both ends included. A set of its calls is an integer: bit n stands for the call n
+    """A range of the list of calls, both ends included. A set of its calls is an integer: bit n is the call n
     places after the first.
     """
 

@@ -39,7 +39,7 @@ class Lane:
     unsatisfiable: tuple[Unresolvable, ...] = ()
     """The expressions that its calls can never read, where these are no errors (SPEC R6.3a).
 
-    Lanes of one graph share them: their `instance` is that of any of these lanes.
+    Lanes of one graph share them, so their `instance` may be the instance of any of these lanes.
     """
     gathers: Gathers | None = None
     """The gather calls that wait in the lane of an instance, where there are any (SPEC R10.4)."""

@@ -41,7 +41,7 @@ from .places import KIND
 # where overlapping windows are joined. Outside of windows no cycle is possible.
 #
 # In a window, scope waits are added in the order of their readers, then of their writers; one that would close a cycle
-# is left out. Sets of calls are integers there: bit n stands for the call n places after the window's first.
+# is left out. Sets of calls are integers there: bit n is the call n places after the window's first.
 
 
 def windows(forward: Iterable[tuple[int, int]]) -> list[Window]:
@@ -121,7 +121,7 @@ def _needed(parameters: Graph, windows: Sequence[Window]) -> dict[int, int]:
     starts = [window.start for window in windows]
     needed: dict[int, int] = {}
     at: dict[int, int] = {}
-    """Call or barrier -> its window. A barrier is in that of its last call: no later reader is in another one."""
+    """Call or barrier -> its window. A barrier belongs to the window of its last call, where all later readers are."""
     last: dict[int, int] = {}
     for node in parameters.in_order():
         before = list(parameters.directly_before(node))

@@ -108,7 +108,7 @@ class GrowingAnswer:
 
     @property
     def output(self) -> str:
-        """The output as far as it has come, where it is a text; only up to the first †, since what that stands for is
+        """The output as far as it has come, where it is a text; only up to the first †, because the value behind it is
         not known before the calls have ended.
         """
         if self._output is None:

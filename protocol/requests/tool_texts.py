@@ -294,7 +294,7 @@ def wire_names(tools: Iterable[str]) -> dict[str, str]:
 
 
 def function_name(tool: str) -> str:
-    """A name like that of a tool which every provider admits.
+    """A name that every provider admits, as near as possible to the tool's.
 
     >>> function_name("files.read")
     'files_read'

@@ -238,7 +238,7 @@ class Checker:
 
 
 def verdict_of(check: Check) -> list[Problem]:
-    """The result of an offloaded check, the same as if it had not been offloaded."""
+    """The result of an offloaded check, which is what a check in this process would find."""
     place, (levels, *work), at, known = json.loads(check.how)
     checker = Checker(_document(check.document), Work(tuple(levels), *work), tuple(place))
     return checker.verdict(json.loads(check.value), *at, known=known)

@@ -295,7 +295,7 @@ def test_a_fork_of_a_failed_run_says_what_does_its_failed_calls_again(backend: B
     run = failed_run(backend, [broken(name)])
     told = command(backend, "fork", run.id)
     fork = told.stdout.strip()
-    assert told.stderr == f"acts: failed calls: 1; `acts retry {fork}` carries them out again\n"
+    assert told.stderr == f"acts: failed calls: 1; `acts retry {fork}` runs them again\n"
 
 
 # What has read what a retry writes anew is named, and done again where that is asked for (SPEC R11.8).
@@ -574,7 +574,7 @@ def test_the_command_names_what_is_stale_and_does_it_again(
     assert (told.code, told.json["retried"], told.json["stale"]) == (0, ["0"], ["1"])
     assert told.stderr == (
         "acts: 1 failed call tried again, 0 skipped calls decided anew\n"
-        "acts: 1 call stale (call 1); --downstream carries them out again\n"
+        "acts: 1 call stale (call 1); --downstream runs them again\n"
     )
     backend.wait(run.id)
     shown = command(backend, "show", run.id, "--json")

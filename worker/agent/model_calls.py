@@ -147,7 +147,7 @@ async def ask_for_tick(
 ) -> dict[str, Any]:
     """The `answer` as a text, the `words` next to its calls, `model`, `usage` and `seconds`; or, where it is of no use,
     an `error` with all that has to be paid. `parts` sends parts of the answer, where the model streams (SPEC R13.8).
-    `provider_data` has the providers' own data of earlier answers, by tick; the result has that of this one.
+    `provider_data` has the providers' own data of earlier answers, by tick; the result has the data of this answer.
 
     Raises `ModelError` where there is no answer.
     """

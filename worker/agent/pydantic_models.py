@@ -40,7 +40,7 @@ from .sdk_model import EndpointModel, StreamedAnswer
 from .streamed_calls import THINKING, Piece
 
 PROVIDER: Final = "pydantic-ai"
-"""The provider's name in the settings of models, which is that of the extra as well."""
+"""The provider's name in the settings of models, and the name of the extra."""
 _PACKAGE: Final = "pydantic_ai"
 _OWN: Final = "pydantic_ai"
 """The field of a message, or of a call, with what pydantic-ai is to be given back."""

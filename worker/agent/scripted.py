@@ -73,7 +73,7 @@ def _parts(request: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _likeness(ours: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[float, bool]:
-    """The number of equal messages before the first that differs, plus the similarity of that one."""
+    """The number of equal messages before the first that differs, plus how similar that one is."""
     pairs = [(name, ours.get(name, ""), theirs.get(name, "")) for name in {**ours, **theirs} if "message" in name]
     equal = next((at for at, (_, one, other) in enumerate(pairs) if one != other), len(pairs))
     _, one, other = pairs[equal] if equal < len(pairs) else ("", "", "")

@@ -46,7 +46,7 @@ from ...protocol.limits import (
 from .. import limits
 from ..errors import InvalidProgress
 
-# Where a run stands in a trace (W3C Trace Context): ids that follow from run and call.
+# The place of a run in a trace (W3C Trace Context): ids that follow from run and call.
 #
 # Every process that needs an id makes the same one, so nothing has to be sent for it, and a span that is exported twice
 # is one span. Only a run that was submitted within somebody's trace, or answers a call of another run, has its place
@@ -255,7 +255,7 @@ class Retry:
     failure: Failure
     delay_seconds: float
     is_given_back: bool = False
-    """Whether no code has run: that of this worker does not admit the call (SPEC R17.3). How long the call rests then
+    """Whether no code has run, because this worker's does not admit the call (SPEC R17.3). How long the call rests then
     is for the process that knows since when it is given back.
     """
     progress: bytes = b""
@@ -306,7 +306,7 @@ class CurrentCall:
     def progress(
         self, done: float | None = None, total: float | None = None, text: str = "", *, details: Any = None
     ) -> None:
-        """Report how far this attempt has come: to whoever looks, and with `details` (JSON) to the next attempt, which
+        """Report how far this attempt has come, to people, and with `details` (JSON) to the next attempt, which
         finds it in `last_progress`. It may be called as often as you like: what is newest is written, once a second,
         and less often in an attempt that takes long. A call that is sent and forgotten reports to nobody.
 
@@ -314,7 +314,7 @@ class CurrentCall:
         """
         reports = _reports.get(None)
         if reports is None:
-            raise LookupError("no call is carried out here: only its own code, in its context, reports its progress")
+            raise LookupError("no call runs here: only a call's own code, in its context, reports its progress")
         reports.note(pack_progress(Progress(done, total, text, details)))
 
 
@@ -507,7 +507,7 @@ class Tokens:
         return self.agree(self._of(attempt), attempt.token)
 
     def is_of_run(self, attempt: Attempt) -> bool:
-        """Whether an attempt has the seal of the run that has its id now, and not that of one that was deleted."""
+        """Whether an attempt has the seal of the run that has its id now, and not the seal of a deleted run."""
         return self.agree(self._seal(attempt.id.run), attempt.seal)
 
     @staticmethod
@@ -521,7 +521,7 @@ class Tokens:
 
 
 def shown_token(attempt: Attempt) -> str:
-    """The token of an attempt as reports show it: before it stands how often the call had ended before, where it is
+    """The token of an attempt as reports show it, preceded by how often the call had ended before, where it is
     run again, since nothing else in a report says so.
     """
     return f"{attempt.again}.{attempt.token}" if attempt.again else attempt.token

@@ -209,7 +209,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         connection = super().connect()
         if connection.transport.driver_type == "redis":
             keep_in_memory(connection.default_channel, self._in_flight)
-            self._has_lane_admission = self.hub is not None  # RabbitMQ counts what stands aside as taken
+            self._has_lane_admission = self.hub is not None  # RabbitMQ counts lanes that are put aside as taken
         return connection
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
@@ -545,7 +545,7 @@ def _batched(producer: Any) -> AbstractContextManager[Any]:
 
 # The buffer in front of the broker: what the lane runners of a process publish, also while the broker is away.
 #
-# What is handed in stands in the log already: a lane is marked as published, a remote call as sent, a forgotten one is
+# What is handed in is in the log already: a lane is marked as published, a remote call as sent, a forgotten one is
 # in the outbox. So publishing decides nothing about a lane, and what this process cannot keep the sweep publishes. What
 # several lanes hand in at the same time goes out together.
 

@@ -111,12 +111,12 @@ class Envelope:
     first: int
     """The number of the first one of them."""
     parts: Sequence[tuple[bytes, str]]
-    """For each task its argument, and what operators are shown instead of that."""
+    """For each task its argument, and what operators are shown instead of the argument."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskMessage:
-    """A task to be published: its name, its queue, its argument, and what operators are shown instead of that."""
+    """A task to be published: its name, its queue, its argument, and what operators are shown instead of it."""
 
     task: str
     queue: str

@@ -116,7 +116,7 @@ class BackendConnection(Connection):  # type: ignore[misc]  # kombu has no types
         return _ConnectionPool(self, limit)
 
     def __eqhash__(self) -> Any:
-        """How kombu knows the pool of this connection; not that of another application to the same server."""
+        """The key of this connection's pool in kombu, which other applications to the same server do not share."""
         return HashedSeq(__name__, super().__eqhash__())
 
 
@@ -602,7 +602,7 @@ def log_one_line_per_task() -> None:
 
 
 def hide_addresses() -> None:
-    """Have no line made for each request over HTTP: the address of a web hook is a secret, that of a model may be."""
+    """Log no requests over HTTP: the address of a web hook is a secret, and a model's address may be one."""
     for name in _SHOW_ADDRESSES:
         logging.getLogger(name).setLevel(logging.WARNING)
 

@@ -263,7 +263,7 @@ def _sights(plan: Plan, path: str | None, reach: RequestReach | None) -> dict[st
 
 
 def _simulation(plan: Plan) -> dict[str, Any]:
-    """Simulate a plan; returns a document like that of a run."""
+    """Simulate a plan; returns a document like a run's."""
     from ...protocol.analysis.simulation import alternatives, branch_effects, simulate
 
     simulation = simulate(plan)
@@ -398,7 +398,7 @@ def _cost(plan: Plan) -> str:
 def contracts(*, common: Common) -> int:
     """Print the activities and delegates that workers announce, by which a client without their code checks.
 
-    With --json their schemas too: a file of that is what `Client(contracts="tools.json")` reads.
+    With --json their schemas, too: `Client(contracts="tools.json")` reads a file with this output.
 
     Exit codes: 0 found, 3 no server, or no worker announces any.
     """

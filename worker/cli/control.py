@@ -100,7 +100,7 @@ def _ask_to_amend(found: Run, given: Parameters) -> None:
 
 def _print_fork(document: Parameters, _: Parameters, common: Common) -> None:
     if failed := document["calls"].get("failed", 0):
-        tell(f"failed calls: {failed}; `acts retry {document['run']}` carries them out again")
+        tell(f"failed calls: {failed}; `acts retry {document['run']}` runs them again")
     common.print(document, [document["run"]])
 
 
@@ -174,7 +174,7 @@ def _print_retry(document: Parameters, given: Parameters, common: Common) -> Non
     skipped = counted(len(document["reconsidered"]), "skipped call")
     tell(f"{counted(len(document['retried']), 'failed call')} {again}, {skipped} decided anew{more}")
     if stale := document["stale"]:
-        remedy = "--downstream carries them out again"
+        remedy = "--downstream runs them again"
         if given["downstream"]:
             remedy = "not done again" if given["effects"] else "with effects (--effects), or sent (--effects)"
             remedy = f"at work, {remedy}"
@@ -199,7 +199,7 @@ retry = action_command(
         is_flag=False,
         flag_value="null",
         metavar="[JSON]",
-        help="Do not carry them out: they count as done with this value (null without one).",
+        help="Do not run them: they count as done with this value (null without one).",
     ),
     click.option(
         "--downstream", is_flag=True, help="Also do again what has used their results, and what was stale before."

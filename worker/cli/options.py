@@ -119,7 +119,7 @@ DEBUG: Final = "ACTS_DEBUG"
 
 
 _UNREADABLE: Final = re.compile("[\udc80-\udcff]")
-"""The characters by which Python stands in for bytes of an argument that are not UTF-8."""
+"""The characters that Python puts in place of bytes of an argument that are not UTF-8."""
 
 
 class Failed(Exception):

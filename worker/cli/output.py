@@ -639,7 +639,7 @@ def size_words(size: int) -> str:
 
 @contextmanager
 def in_background(work: Callable[[threading.Event], None], name: str) -> Iterator[None]:
-    """Run `work` in a thread of that name while the block lasts; the event that it gets is set at the end."""
+    """Run `work` in a thread with this name while the block lasts; the event that it gets is set at the end."""
     is_over = threading.Event()
     threading.Thread(target=work, args=(is_over,), name=name, daemon=True).start()
     try:

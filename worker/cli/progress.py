@@ -402,7 +402,7 @@ def result_lines(document: Mapping[str, Any], view: View, total: int | None = No
         return
     yield from standing_lines(document)
     if stale := sum(call.get("stale", False) for call in calls):
-        yield f"  {counted(stale, 'call')} stale: `acts retry {document['run']} --downstream` carries them out again"
+        yield f"  {counted(stale, 'call')} stale: `acts retry {document['run']} --downstream` runs them again"
     yield from version_lines(calls)
     is_batch = view.is_plain and len(document["instances"]) > limits.PROGRESS_MOST
     if is_batch:

@@ -334,7 +334,7 @@ class RowPlan:
     @classmethod
     def of(cls, value: Any, check: Callable[[Any], Plan]) -> RowPlan:
         """Read a submission. The calls of a solution run once for each row, and its output is what columns show;
-        unless some of them have an instance or gather: then each is carried out as it says.
+        unless some of them have an instance or gather: then each runs as it says.
         """
         from ...protocol.plan.submission import shaped
 

@@ -481,7 +481,7 @@ def mcp(ctx: click.Context, *, serving: _McpOptions, common: Common) -> None:
     may enter with which token and with which rights; a host that others reach takes that. Without it a new token is
     printed at each start. With --json that is one line: {"url": …, "token": …, "host": …, "port": …, "pid": …}.
 
-    With a command: the tools of MCP servers that workers carry out (ACTS_MCP).
+    With a command: the tools of MCP servers that workers run (ACTS_MCP).
 
     Exit codes: 0 the client has gone, or stopped, 2 bad settings, 3 no server, the port is in use, or the extra `mcp`
     is missing.

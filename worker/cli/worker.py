@@ -137,7 +137,7 @@ class _WorkerOptions:
         return list(dict.fromkeys((*(named or queue_names(settings)), *own)))
 
     def misspelt(self, settings: Settings) -> Iterator[str]:
-        """Yield a warning for each queue whose name is nearly that of a setting or an activity."""
+        """Yield a warning for each queue whose name is nearly a setting's or an activity's."""
         from ...broker_config import queue_names
         from ...protocol.errors import Speller
         from ..registry.activities import registry

@@ -154,7 +154,7 @@ def _each_once(promises: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _is_lazy(definition: StoredPlan) -> bool:
-    """Say whether nothing of the run began before its plan, or that of each tick, was approved."""
+    """Say whether nothing of the run began before its plan, or each tick's plan, was approved."""
     return definition.is_lazy or (definition.request is not None and definition.config.get("mode") == "lazy")
 
 

@@ -26,7 +26,7 @@ from .progress import Event, event_of
 
 # When a call began and ended, what it waited for a worker, and how often it was tried.
 #
-# The log has the server's time in the ids of its entries: that of the end of each call, and so of all that it waited
+# The log has the server's time in the ids of its entries: the end of each call, and so the end of all that it waited
 # for. For how long it was at work is written with its end (`worker.store.entries`).
 
 _SECOND: Final = 1000

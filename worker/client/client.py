@@ -294,7 +294,7 @@ class Client:
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Runs as flat rows for analysis (docs/operations.md), each with the name of its table: `runs`, `calls`,
         `ticks`, `messages`. The newest run comes first; of each a few instances are read at a time. A run that is
-        deleted meanwhile is left out; so is one of a format that is not read, where `left_out` is told of it. Raises
+        deleted meanwhile is left out, and so is one in a format that is not read (`left_out` is called with it). Raises
         `RunNotFound` for a `run` that is not there, `OtherFormat`, `InfrastructureError`.
         """
         from .deployments import RunFilter

@@ -366,6 +366,6 @@ def _remains(run: RunState) -> Iterator[str]:
     """Describe what was made from all instances, or shown them."""
     for index, call in run.shared.known.items():
         if call.gather and run.shared.end(index) is not None:
-            yield f"what call {index} ({call.tool}) has gathered, and what was made of that"
+            yield f"what call {index} ({call.tool}) has gathered, and what was made from it"
     if run.loop is not None:
         yield "what its model was shown and has answered"

@@ -189,7 +189,7 @@ class IdTaken(Rejected):
     code = "id_taken"
 
     def __init__(self, run: str) -> None:
-        """Make the error for the id of that run."""
+        """Make the error for a run id that another run has."""
         text = f"the id {run!r} belongs to another submission: use another id, or submit the same document"
         super().__init__([Problem("", text)])
 

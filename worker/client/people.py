@@ -206,7 +206,7 @@ class People:
         return self._same(id_, ruling)
 
     def move(self, call: str | int, until_ms: int, *, by: str | None = None) -> str:
-        """Have a call that waits for a moment wait for another one. Returns the id of that in the log.
+        """Change the moment that a call waits for. Returns the id of the change in the log.
 
         Raises `NotHeld` where it waits for none, `RunOver`, `BeingAmended`.
         """

@@ -180,7 +180,7 @@ class Event:
     child: str | None = None
     """The child run that answers the call."""
     run: str | None = None
-    """The child run in which it happened, if any; index, tick and id are then of that run."""
+    """The child run in which it happened, if any; index, tick and id are then the child run's."""
     tick: int | None = None
     """The tick of a loop that the event is about."""
     done: float | None = None

@@ -653,7 +653,7 @@ def _completed(result: Result, store: RunStore, first: FirstRead) -> Result:
 
 
 def with_open_children(result: Result, store: RunStore) -> Result:
-    """The result of a run that has ended, its cost with that of the child runs whose calls had not ended then. Raises
+    """The result of a run that has ended; its cost includes child runs whose calls had not ended then. Raises
     `RedisError`.
     """
     cost = result.cost

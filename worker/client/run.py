@@ -485,7 +485,7 @@ class Run(ReadableRun[OutputT]):
         return self._decide(call, shown, lambda run, one, seen: run._people.answer(one, own, by=by, shown=seen))
 
     def plan(self) -> dict[str, Any] | None:
-        """Read the plan that waits for an approval (mode lazy): `plan` is its digest, `tick` that of a loop, `calls`
+        """Read the plan that waits for an approval (mode lazy): `plan` is its digest, `tick` the loop's tick, `calls`
         what would run; SPEC R13.7.
         """
         self._state()

@@ -220,7 +220,7 @@ def document_of(context: Submitted, solution: Mapping[str, Any] | None) -> Any:
 
 
 def whole(value: Any) -> Any:
-    """A whole submission: that of a draft, or the value as it is."""
+    """A whole submission: a draft's, or the value as it is."""
     return value.to_dict() if isinstance(value, Draft) else value
 
 
@@ -354,7 +354,7 @@ _FIELDS: Final = (OWNER, "imported", "total", ELEMENTS, "loop:cost", PAID_TOKENS
 def admitted(redis: Redis, settings: Settings, calls: int = 0, *, more_of: str = "") -> Iterator[dict[str, Any]]:
     """Begin work of so many calls in this block: a new run, or `more_of` one. Yields fields for the state of a new run.
 
-    Raises `OverLimit` if the token's owner may not begin it, `InfrastructureError` if another client of that owner
+    Raises `OverLimit` if the token's owner may not begin it, `InfrastructureError` if another client of the owner
     holds the lock for too long, `RedisError`.
     """
     identity = settings.identity

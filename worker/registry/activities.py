@@ -393,7 +393,7 @@ class Registry:
         self.delegates: MutableMapping[str, Delegate] = {}
         self.models: MutableMapping[str, RegisteredModel] = {}
         self.stand_ins: MutableMapping[str | None, str] = {}
-        """The model that is asked in the place of one of that name; under None the one in the place of all others."""
+        """The models that are asked instead of those with these names; under None the one instead of all others."""
         self.origin = ""
         """Where its contracts were read, such as `tools.json`; nothing where the code is here (see `contracts`)."""
         self.missing = ""
@@ -553,7 +553,7 @@ def activity(
     `retries` are attempts after the first, `timeout_seconds` bounds one attempt, `total_timeout_seconds` all of them
     and the waits between them, `max_concurrency` how many calls are at work at a time, over all workers. With `rate`,
     such as "10/s", at most so many calls begin in any such time, over all workers; with `key` it holds for each value
-    of that parameter, and so does `max_concurrency`. The first wait between attempts takes `backoff_seconds` (0.5),
+    of this parameter, and so does `max_concurrency`. The first wait between attempts takes `backoff_seconds` (0.5),
     each next one twice as long, at most `backoff_max_seconds` (30). `retry_on` names the only exceptions after which
     there is another attempt, `no_retry_on` those after which there is none. With `effects` a call changes something
     outside: it starts by itself only if nothing that others wrote decides on it, but for parameters that are

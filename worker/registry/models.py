@@ -280,7 +280,7 @@ class KnownModels:
         return found.model_copy(update={"model": model, **others})
 
     def of_settings(self, name: str | None) -> ConfiguredModel | None:
-        """The model of that name in the settings, without its stand-in."""
+        """The model of that name in the settings, without the one that replaces it in tests."""
         found = self._settings.find_model(name)
         return ConfiguredModel(model=f"{name}:{name}") if found is None and name in self._registered else found
 

@@ -152,7 +152,7 @@ class Decider:
             once.doubt(call, attempt.number, result.message, execution)
         elif result.is_not_done:
             once.not_done[index] = number = self.unknown.pop(index, attempt.number)
-            step.rests.append(Rest(index, number, 0.0))  # it is that of an attempt that is not lost
+            step.rests.append(Rest(index, number, 0.0))  # the number of an attempt that is not lost
             self._rest(lane, index, 0.0)
         else:
             execution.note_unknown(index, result.said)

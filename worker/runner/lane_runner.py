@@ -3,7 +3,7 @@
 Calls in line run concurrently on the event loop; remote ones are published and not waited for. Every commit is one
 round trip that also claims the calls that come next, so a chain of five costs five, and no broker hop.
 
-A call whose attempt failed rests until it is due again. That stands in the run's records and holds nothing up: a runner
+A call whose attempt failed rests until it is due again. The run's records say so, and nothing waits for it: a runner
 stays for the next attempt only where it comes soon, else the sweep publishes the lane when the time has come.
 
 A runner may find that others have written to its lane (`Committed.is_current`): it then reads the lane anew, so that

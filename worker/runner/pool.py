@@ -218,7 +218,7 @@ def _is_typed(command: click.Context | None, option: str) -> bool:
 
 
 def refuse_old_libraries() -> None:
-    """Raise `NotConfigured` where clients run and workers do not: their transport is that of kombu 5.7."""
+    """Raise `NotConfigured` where clients run and workers do not: workers need the transport of kombu 5.7."""
     if (kombu.VERSION.major, kombu.VERSION.minor) < (5, 7):
         raise NotConfigured(
             f"workers need kombu 5.7 (Celery 5.6 or 5.7), and here is kombu {kombu.__version__}, which is enough for "

@@ -146,7 +146,7 @@ class ResultCache:
         """Results of calls that have not been taken yet: digest, what is to be kept, and for how long."""
 
     async def find_or_run(self, activity: Activity, given: Sequence[Any], attempt: Attempt, run: Invocation) -> Result:
-        """The result that is kept for what a call is given, else that of `run`."""
+        """The result that is kept for a call's parameters, else the result of `run`."""
         try:
             if self._owner is None:
                 self._owner = asyncio.ensure_future(self._log.owner(self._run))

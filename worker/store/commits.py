@@ -29,7 +29,7 @@ PAID_MONEY: Final = "paid:money"
 
 
 END_UNKNOWN: Final = limits.WAITS_ALONE - 1
-"""The answer for a claim of a call that runs at most once and may have begun; the number of that attempt is
+"""The answer for a claim of a call that runs at most once and may have begun; the number of its attempt is
 subtracted from it.
 """
 

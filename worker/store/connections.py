@@ -188,7 +188,7 @@ def connect_async_client(settings: Settings) -> redis.asyncio.Redis:
 
 
 class _Cluster(redis.cluster.RedisCluster):
-    """The client of a cluster, as far as it is not like that of one server.
+    """The client of a cluster, where it differs from the client of one server.
 
     It sends a command again whose answer was lost with a node. A script of ours may have been run then, and a
     message that is sent twice is there twice: the caller gets the error, as with one server.

@@ -1,7 +1,7 @@
 """How a checked plan is written down, so that any worker can go on with any of its lanes.
 
 The *definition* of a run is what all lanes share: tools, delegates and, for a plan, its templates. What is a lane's own
-(the calls of a solution, and which places the initial context held) is in the first entry of that lane, so loading a
+(the calls of a solution, and which places the initial context held) is in the lane's first entry, so loading a
 lane costs nothing for the others.
 """
 
@@ -55,7 +55,7 @@ def require_readable(definition: Mapping[str, Any]) -> None:
 # Calls, tools and places as a definition and the records of lanes hold them.
 
 BUDGET: Final = ("calls", "tokens", "money")
-"""Settings of a loop that a workflow below it has, too: what it may take at most. A plan of one's own has none."""
+"""Limits in a loop's `config` that hold for workflows below it, too; a plan by itself has none of them."""
 PLACES: Final = ("held", "promised", "required")
 """What a record says of the context (see `Lane`)."""
 
@@ -134,7 +134,7 @@ class Said:
 
     all: Trusts
     added: Trusts
-    """What of that the run does not say: calls may have begun, or ended, without it."""
+    """The part that the run does not have: calls may have begun, or ended, without it."""
 
     @property
     def relabels(self) -> bool:
@@ -162,7 +162,7 @@ def unpack_trust(fields: Mapping[str, Any]) -> Trusts:
 
 
 def both(before: Trusts, added: Trusts, defined: Collection[str] = ()) -> Trusts:
-    """Join the trust of a run with that of an amendment or a worker: each can only add. A delegate that the
+    """Join the trust of a run with an amendment's or a worker's: each can only add. A delegate that the
     amendment has `defined` endorses only if it says so: another definition may have answered before.
     """
     if not added and not defined:

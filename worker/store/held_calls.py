@@ -306,7 +306,7 @@ def unpack_ruling(data: bytes) -> Ruling:
 # Whatever steers a run from outside leaves an audit record: in the entry of the run's log that says what was done, or
 # in an entry of its own, written in the same step; and as one line of the logger `acts.audit`, JSON, for who collects
 # logs. Who it was is `ACTS_ACTOR`, else the user of the operating system: what a client says of itself. Where a server
-# of ours has checked a token, it is the name of that, and the record says that it was authenticated: no setting or
+# of ours has checked a token, it is the token's name, and the record says that it was authenticated: no setting or
 # argument of a client does. Both are as true as those are who may write to the log (docs/security.md).
 
 logger = logging.getLogger("acts.audit")

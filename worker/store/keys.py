@@ -332,7 +332,7 @@ def secret(prefix: str) -> str:
 # | `c` | the call it is about |
 # | `m` | a message (msgpack): submitted, sent, or written by the call |
 # | `s` | the call has ended, and how |
-# | `d` | details of that (msgpack): `error`, `reason`, `cost`, `missed`, `value`, `rescued`, `by`, `t` (`entries`) |
+# | `d` | details (msgpack): `error`, `reason`, `cost`, `missed`, `value`, `rescued`, `by`, `t` (`entries`) |
 # | `W` | who has run it, with which version of the code: a number (`scripts.ExecutedBy`) |
 # | `k` | the lane's record, in its first entry and wherever it was amended (see `definition`) |
 # | `element` | an element of the call has ended: its number and how, `<n>:<status>` |
@@ -395,13 +395,13 @@ Fields = Mapping[bytes, bytes]
 
 # The condition of a call that has begun and has not ended: `<kind>:<attempt>:<failures>:<holder>` (lua/common.lua).
 #
-# It stands in a run's `calls` beside the final statuses of those that have ended, which have no colon. `attempt` counts
+# It is in a run's `calls` beside the final statuses of those that have ended, which have no colon. `attempt` counts
 # the executions begun, the one at work included; `failures` those of them that failed; the others were lost.
 #
 # | kind | | holder | goes on when |
 # |---|---|---|---|
 # | `running` | a worker is at work on it | its owner | its lease runs out: it is `lost` |
-# | `sent` | its message, or that of its result, is on the way; an execution that is lost then does not count as one |
+# | `sent` | its message, or its result's, is on the way; an execution that is lost then does not count as one |
 # `<owner>/<ms>/<queue>`: where the message went, and when; no queue where it was taken | a probe has come out of its
 # queue, and for 4 s no process reported it: it is `lost` |
 # | `retry` | its attempt failed, the policy grants another; or no code has come yet that admits it | when, in ms; 0
@@ -415,7 +415,7 @@ Fields = Mapping[bytes, bytes]
 # `decided`, or its result comes nevertheless |
 # | `decided` | a person has decided | the entry of the decision | a driver claims it, or ends it |
 #
-# What is sent and forgotten stands in the run's outbox in the same way, with the holder `<ms>/<queue>`: where its task
+# What is sent and forgotten is in the run's outbox in the same way, with the holder `<ms>/<queue>`: where its task
 # went, and when. There, `sent` means that it lies in the queue or was taken, `taken` that a probe has come out of the
 # queue since, `running` that its worker has reported it, `retry` that it is to be tried again when due.
 

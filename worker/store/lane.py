@@ -263,7 +263,7 @@ class RunView:
         return self.state.shared.end(index) is not None
 
     def work(self, record: LaneRecord, instance: str | None) -> LaneWork:
-        """What is to be done in a lane of that record; lanes of the same templates share it."""
+        """The work in a lane with this record; lanes with the same templates share it."""
         if (work := self._work.get(record.data)) is not None:
             return work
         work = self._make_work(record, instance)
@@ -362,7 +362,7 @@ class LaneView:
         lane as it was read with the view. Raises `RunGone`.
 
         The mark is read first and the entries last: what a call at work was begun after is known, and the mark (see
-        commit.lua) is not that of a loss which is not seen.
+        commit.lua) cannot belong to a loss that was not read.
         """
         has_gathers = instance is None and run.has_gathers
         # Read before the entries: where no lane is left, what the calls wait for is among them. Of calls that came, or
@@ -391,7 +391,7 @@ class LaneView:
         return view
 
     def again(self, index: int) -> int:
-        """How often a call had ended and was to be run again; of an element that of its call."""
+        """How often a call had ended and was to be run again; for an element the number of its call."""
         return self._again[call_of(index)]
 
     def is_of_now(self, attempt: Attempt) -> bool:

@@ -267,7 +267,7 @@ class LoopView:
             self._note_time(moment_ms(entry.id))
 
     def _note_time(self, now_ms: int) -> None:
-        """Count the time of the run: it stands still while it is paused, and while only people, or moments that
+        """Count the time of the run, which stops while it is paused, and while only people, or moments that
         come, can make it go on (SPEC R13.3).
         """
         only_waits = self.loop.stage is Stage.RAN and self._left == self._set_aside > 0

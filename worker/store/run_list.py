@@ -153,7 +153,7 @@ def child_result(status: str, loop: Loop, labels: Labels) -> Success | Failure:
 
 def workflow_result(status: str, run: RunState, schema: Any, labels: Labels) -> Success | Failure:
     """Make the answer of a workflow that has ended, with its cost: its output, else the folded `state` (SPEC R9.4).
-    `schema` is that of the result, `labels` are the sources of everything in its log.
+    `schema` is the result's, `labels` are the sources of everything in its log.
     """
     definition, fold = run.definition, run.shared.fold
     calls = [call for lane in run.lanes.values() for call in lane.calls.values()]

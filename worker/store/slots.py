@@ -4,7 +4,7 @@
 A drive acquires a slot before it claims a call and gives it back when the outcome is in the log. A call that gets none
 waits in Redis, not in a worker: its lane is left, and published again when a slot is handed to it. The slot of a rate
 is given back when the call is known to have begun, and is free when the window since then is over: whichever process
-has heard of that moment last hands it on then, and the sweep what such processes leave. What a worker that died has
+has heard of that moment last hands it on, and the sweep does what such processes leave. What a worker that died has
 left is put right by `reconcile`, which the sweep calls.
 """
 
@@ -106,7 +106,7 @@ class Slots:
     async def release(self, held: Iterable[tuple[CallId, Iterable[str], bool]]) -> Slotted:
         """Give back what calls hold, or would hold, that have ended or rest, and say whether they have begun: of rates
         the window runs from now on, unless it does already. Doing it twice does no harm. A name that ends in `KEYED` is
-        that of the call's key.
+        the name of the call's key.
         """
         ended = [(_text(call), [*names], has_begun) for call, names, has_begun in held]
         return await self._ask(

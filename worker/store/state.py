@@ -107,7 +107,7 @@ class CallState:
     given: Snapshot | None = None
     """What it waits with for a person or a moment, or is run with for each, until it has ended."""
     ruling: Ruling | None = None
-    """What was decided of that."""
+    """The decision on it."""
     until_ms: int | None = None
     """The moment that it waits for, or did."""
     progress: Progress | None = None

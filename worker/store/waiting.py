@@ -421,8 +421,8 @@ def await_background(
 
 # Dead letters: fire-and-forget calls that failed for good, kept for operators (SPEC R5.3).
 #
-# A letter holds everything needed to send its call again. There is one for a call, by its id, however often its death
-# is told; where there are more than `ACTS_LIMIT_DEAD_LETTERS` the oldest go, and none is kept longer than an ended run
+# A letter holds everything needed to send its call again. There is one for each call id, however often the death
+# is reported. Beyond `ACTS_LIMIT_DEAD_LETTERS` the oldest are dropped, and none is kept longer than an ended run
 # (`ACTS_RETENTION_SECONDS`).
 
 logger = logging.getLogger(__name__)

@@ -81,7 +81,7 @@ class ProcessMetrics(Metrics, Collector):
         name, self._model_name = _labels(BoundedNames(known=code)), _labels(BoundedNames(limits.MOST_MODELS))
         calls = counter("acts_calls", "Calls that have ended, by commits of this process.", "tool", "status")
         attempts = counter("acts_attempts", "Attempts that this process has run.", "tool", "outcome")
-        at_work = gauge("acts_attempts_at_work", "Attempts that this process is carrying out.", "tool")
+        at_work = gauge("acts_attempts_at_work", "Attempts that this process is running.", "tool")
         took = histogram("acts_attempt_seconds", "How long attempts were at work.", _AT_WORK_SECONDS, "tool")
         reports = counter("acts_progress_reports", "Reports of progress that attempts here have made.", "tool")
         in_hand = gauge("acts_tasks_in_hand", "Tasks that this process has taken and not answered.", "queue")

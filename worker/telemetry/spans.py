@@ -335,7 +335,7 @@ class LoopSpans:
 # run            invoke_workflow; a child run is an invoke_agent below the call that it answers
 # its loop       invoke_agent, below it
 # a tick         plan, and below it what a model was asked: chat
-# a call         execute_tool; that of a delegate without tools is invoke_agent
+# a call         execute_tool; for a delegate without tools invoke_agent
 # an element     execute_tool, below its call
 
 

@@ -175,7 +175,7 @@ def _status(run: OpenedRun) -> str | None:
 
 
 def _has(run: OpenedRun, counts: Counts, instance: str | None, index: int, wanted: str | None) -> bool:
-    """Whether a lane has a call, and that of the wanted status."""
+    """Whether a lane has a call, and it has the wanted status."""
     is_there = index in run.counters.lanes[instance].known
     return is_there and wanted in (None, counts.status(instance, index))
 

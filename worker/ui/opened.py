@@ -35,7 +35,7 @@ from ..store.state import RunState
 #
 # Errors are grouped by their type and their message, in which whatever has a digit in it and the name of the instance
 # count as one and the same: "no page 17 of order-4711" and "no page 3 of order-12" are one group, shown as the first
-# one that came. Numbers from 400 to 599 that stand alone are told apart: they are mostly what a server has answered.
+# one that came. Numbers from 400 to 599 by themselves are told apart: mostly a server has answered them.
 
 _VARYING: Final = re.compile(r"[\w.:/@+-]*\d[\w.:/@+-]*")
 _ANSWERED: Final = re.compile(r"[45]\d\d[.:]?")

@@ -36,7 +36,7 @@ function tickPart(run, tick) {
     tick.asked.length ? tick.asked.map(spoken) : quiet("Nothing."),
     wrap("h4", "What was answered"),
     answered(tick),
-    tick.set_aside ? notice("", wrap("p", `The output was set aside: ${tick.set_aside}`)) : null,
+    tick.set_aside ? notice("", wrap("p", `The output was not accepted: ${tick.set_aside}`)) : null,
     tickErrors(tick.errors),
     tick.calls.length ? [wrap("h4", "What its calls brought"), tickCalls(run, tick)] : null,
   );
