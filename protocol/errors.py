@@ -1,4 +1,4 @@
-"""What can go wrong in the pure core, as one small tree (SPEC R7).
+"""The errors of the pure core, as one small tree (SPEC R7).
 
 `ProtocolError` is the root. A `Problem` is one structural error with the place it was found at; `Rejected` carries
 all of them at once. The others concern one expression or one path.

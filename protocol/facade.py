@@ -35,7 +35,7 @@ class Plan(CheckedPlan):
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What is worth knowing and is no error. Found when asked for, not when the plan is made."""
+        """The findings: worth knowing, but no errors. They are looked for when asked for, not when the plan is made."""
         from .analysis.analyse import analyse
 
         place = self.submission.shape.place
@@ -48,7 +48,7 @@ class Plan(CheckedPlan):
 
     @property
     def scopes(self) -> dict[int, dict[str, Any]]:
-        """What each call that runs gets besides its parameters, and whether the call or its tool says so
+        """The scopes of each call that runs, by index, and whether the call or its tool says so
         (SPEC R8.3b); calls that get nothing are left out.
         """
         return {
@@ -92,7 +92,7 @@ class Plan(CheckedPlan):
 
 
 class BackendInfo(TypedDict, total=False):
-    """What a backend knows, for planning as it does."""
+    """The knowledge of a backend, for planning as it does."""
 
     activities: Mapping[str, Mapping[str, Any]] | None
     """The schemas of the registered activities by name."""

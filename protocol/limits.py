@@ -42,7 +42,7 @@ class Limits:
     submission_bytes: int = 16 * 1024 * 1024
     """A whole submission, as msgpack."""
     call_bytes: int = 16 * 1024 * 1024
-    """What one call is given, its parameters and its scopes, as msgpack."""
+    """The most bytes of msgpack that one call is given as parameters and scopes."""
     containers: int = 250_000
     """Objects and lists in one message, in one result, or in what one call is given: each takes some hundred bytes of
     memory, and as little as one byte on its way.
@@ -252,7 +252,7 @@ def scalar_problem(value: Any) -> str | None:
 
 
 def _remedy(kind: type) -> str:
-    """What to do about a function, or a value of a library of numbers and tables."""
+    """Advice for a function, or for a value of a library of numbers and tables."""
     if kind in (FunctionType, BuiltinFunctionType, MethodType):
         return ": write the name of the tool, as a text, or call the function in a Draft"
     library = str(kind.__module__).partition(".")[0]

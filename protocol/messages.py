@@ -103,7 +103,7 @@ def _payload_key(message: Message, kind: str) -> str | None:
 
 
 def riders(message: Message) -> dict[str, Any]:
-    """What a data message carries besides its payload, identity, routing and provenance: `schema`, `description`, …"""
+    """The properties of a data message besides payload, identity, routing and provenance: `schema`, `description`, …"""
     key = _payload_key(message, kind_of(message))
     return {
         name: value

@@ -36,7 +36,7 @@ class PlaceForm(Enum):
     TEMPLATE = "{{state.x}}"
     """Or `${state.x}`, or `$state.x`: hardly ever anything else."""
     BRACES = "{state.x}"
-    """What may be a text as well."""
+    """A form that may be a text as well."""
 
 
 NAME: Final = r"[^\W\d][\w-]*"

@@ -97,7 +97,7 @@ def parts_of(value: Any) -> Iterator[Any]:
 
 
 def type_name(value: Any) -> str:
-    """What JSON calls the type of a value, for messages to people."""
+    """The JSON name of a value's type, for messages to people."""
     match value:
         case None:
             return "null"

@@ -105,7 +105,7 @@ def parse(text: str) -> Expression:
 
 
 def expression_in(text: str) -> Expression | None:
-    """What a parameter with this text reads; None where it is literal data, or does not parse."""
+    """The expression that a parameter with this text is; None where it is literal data, or does not parse."""
     try:
         return parse(text) if is_expression(text) else None
     except ExpressionError:

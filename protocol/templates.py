@@ -27,7 +27,7 @@ class Readable(Protocol):
     """Source of the values that expressions read: a fold, or the folds of all instances."""
 
     def read(self, expression: Expression) -> Any:
-        """What an expression reads, as a copy. Raises `Unresolved` or `Conflict`."""
+        """Read an expression, as a copy. Raises `Unresolved` or `Conflict`."""
 
     def text(self, expression: Expression) -> str:
         """Read an expression as a text (SPEC R2.6)."""
@@ -49,11 +49,11 @@ class Template:
 
 
 Meaning = str | Expression | Template
-"""What a text means: a text, what an expression reads, or a text that is made of what is read."""
+"""The meaning of a text: itself, an expression, or a template."""
 
 
 def meaning(text: str) -> Meaning:
-    """What a string parameter means (SPEC R2.2, R2.6). Raises `ExpressionError`."""
+    """Parse a string parameter (SPEC R2.2, R2.6). Raises `ExpressionError`."""
     if DAGGER not in text:
         return text
     if is_expression(text):
@@ -70,7 +70,7 @@ def assumed_meaning(text: str) -> Meaning:
 
 
 def expressions_in(text: str) -> tuple[Expression, ...]:
-    """What a string parameter reads. Raises `ExpressionError`."""
+    """The expressions in a string parameter. Raises `ExpressionError`."""
     found = meaning(text)
     if isinstance(found, Expression):
         return (found,)

@@ -39,7 +39,7 @@ _OF_EACH_PARAMETER: Final = frozenset(
 
 @dataclass(frozen=True)
 class Checked:
-    """What the calls of a run were checked by."""
+    """The tools, contracts and schemas that the calls of a run were checked against."""
 
     tools: Mapping[str, Tool]
     returns: Mapping[str, Tool]
@@ -276,7 +276,7 @@ class Forecast:
         return found if expression.references else EVERYTHING
 
     def _of_result(self, call: Call, contract: Contract) -> Verdict:
-        """What the run expects of the call's result and the new code does not promise."""
+        """Find a result that the run expects of the call and the new code does not promise."""
         tool = self._checked.tools.get(call.tool)
         if tool is None or tool.compiled_output is None:
             tool = self._checked.returns.get(contract.name)
@@ -328,7 +328,7 @@ def _executions(case: _Case, given: Mapping[str, Any]) -> Iterator[Mapping[str, 
 
 @dataclass(frozen=True, slots=True)
 class PlanCost:
-    """What a run takes, over all instances."""
+    """The cost of a run, over all instances."""
 
     calls: int
     """Calls that run; passing thoughts do not."""

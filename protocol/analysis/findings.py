@@ -94,7 +94,7 @@ class Finding:
     pointer: str | None = None
     """JSON pointer into the submission, where the finding is about one place in it."""
     remedy: str | None = None
-    """What to do, with the corrected text where there is one."""
+    """Advice, with the corrected text where there is one."""
     way: Mapping[str, Any] | None = field(default=None, hash=False)
     """The `source`, the call with the `effect` and the calls between (`way`) of a finding on trust (SPEC R16.5)."""
 

@@ -29,7 +29,7 @@ Writer = tuple[str | None, int | None]
 
 
 class Effect(StrEnum):
-    """What is left of a message's operation at a place."""
+    """How much of a message's operation is left in the value at a place."""
 
     CONTRIBUTES = "contributes"
     OVERWRITTEN = "overwritten"
@@ -58,7 +58,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a parameter of a call had read: the reference, and its value then (`MISSING` where there was none)."""
+    """A reference that a parameter of a call had read, and its value then (`MISSING` where there was none)."""
 
     reference: str
     value: Any

@@ -248,7 +248,7 @@ class DemandedShapes:
         return any(isinstance(part, dict) and part.get("uniqueItems") is True for part in schemas)
 
     def _needs(self, call: Call, chosen: Iterable[Reference], in_list: bool) -> Needs:
-        """What readers take of a result (or of an element that it adds to a list) and what others write into it."""
+        """The paths of a result (or of an element that it adds to a list) that others read or write."""
         needs: Needs = {}
         for target in chosen:
             at = (*target.path, 0) if in_list else target.path

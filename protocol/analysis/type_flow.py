@@ -58,11 +58,11 @@ class ValueSource:
     inside: Path = ()
     """The path from the result to that part."""
     value: Any = MISSING
-    """What the context holds."""
+    """The value in the context."""
 
 
 class Results:
-    """What calls promise of their results, and what is left of these at places."""
+    """The types of calls' results, and of the values that these leave at places."""
 
     def __init__(
         self, tools: Mapping[str, Tool], returns: Mapping[str, Tool], delegates: Mapping[str, Any], algebra: Algebra
@@ -88,7 +88,7 @@ class Results:
         return [list_schema(schema) for schema in found or [True]] if call.each else found
 
     def result(self, call: Call) -> Values:
-        """What a call promises of its result."""
+        """The type that a call promises for its result."""
         if call.given is not MISSING:
             return self._algebra.only(call.given)
         key = (call.tool, call.runner.executor, call.runner.name, bool(call.each))
@@ -100,7 +100,7 @@ class Results:
         return self._promises[key]
 
     def effects(self, call: Call, place: Reference) -> Iterator[ValueSource]:
-        """What a call may leave at a place, by each of its output paths there."""
+        """The values that a call may leave at a place, by each of its output paths there."""
         result, groups = self.result(call), call.alternatives
         for group in groups:
             given = [result]
@@ -113,7 +113,7 @@ class Results:
                         yield ValueSource(self.effect(values, call.method, own, place), call, values, inside)
 
     def effect(self, result: Values, method: Method, own: Reference, place: Reference) -> Values:
-        """What is at a place, as far as it comes from a result that is written at an output path."""
+        """The part of a result, written at an output path, that can be at a place."""
         if below := own.path[len(place.path) :]:
             if method is Method.SET and all(isinstance(segment, str) for segment in below):
                 return reduce(self._algebra.around, map(str, reversed(below)), result)

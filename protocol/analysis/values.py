@@ -73,7 +73,7 @@ def value_findings(plan: CheckedPlan) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Demand:
-    """What is admitted in place of an expression, and who says so."""
+    """The values that are admitted in place of an expression, and who says so."""
 
     code: str
     whose: str
@@ -174,7 +174,7 @@ class _Reads:
         return is_empty(given) or self._algebra.fit(given, demand.values)  # the former is a fault of the path
 
     def _demands(self, call: Call, at: str) -> list[_Demand]:
-        """What is admitted in place of an expression by the tool, the signature of its activity and its delegate."""
+        """The values that the tool, its activity's signature and its delegate admit in place of an expression."""
         path = path_of(call, at)
         is_list = path[0] in call.each
         key = (call.tool, call.runner.name, path, is_list)
@@ -243,7 +243,7 @@ class _KindSchemas:
         return None
 
     def _at(self, schema: CompiledSchema, path: Path) -> Values:
-        """What may be written at a path."""
+        """The values that may be written at a path."""
         key = schema, path
         if key not in self.admitted:
             is_closed = not any(schema.admits(path, type_) for type_ in TYPES)

@@ -420,7 +420,7 @@ class ReachedCode:
     name: str
     """The name of the code; of what no code runs, the tool."""
     by: str
-    """What it is: `activity`, `delegate` (code), `model`, `loop`, or `workflow`."""
+    """Its sort: `activity`, `delegate` (code), `model`, `loop`, or `workflow`."""
     calls: int
     """How many calls it runs; one with `_each` counts once."""
     trust: ToolTrust
@@ -448,7 +448,7 @@ class WorkflowReach:
     """The schema of its input; None where it declares none."""
     promised: tuple[Promised, ...]
     output: Any
-    """What its result is made of; None where that is the state that its calls leave."""
+    """The template of its result; None where the result is the state that its calls leave."""
     schema: Any
     """The schema of its result, where it has one."""
     places: tuple[str, ...]
@@ -487,7 +487,7 @@ _Key = tuple[str, str]
 
 @dataclass
 class _Count:
-    """What the calls of one workflow come to, with those of the workflows below it."""
+    """The calls and requests of one workflow, including the workflows below it."""
 
     calls: Counter[_Key] = field(default_factory=Counter)
     requests: int = 0
@@ -567,7 +567,7 @@ class _Counting:
 
 
 def _sort(executor: Executor, definition: Mapping[str, Any] | None, *, is_code: bool) -> str:
-    """What runs a call."""
+    """Name what runs a call: code, a model, a loop or a workflow."""
     if executor is Executor.ACTIVITY:
         return "activity"
     if executor is Executor.LATENT or definition is None:

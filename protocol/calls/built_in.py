@@ -55,7 +55,7 @@ BUILT_IN: Final[Mapping[str, Mapping[str, Any]]] = {
         "additionalProperties": False,
     },
 }
-"""What a call of each takes, unless a tool of that name says more."""
+"""The schemas of their calls, which a declared tool of the same name may narrow."""
 _TOOLS: Final = {name: Tool(name, schema) for name, schema in BUILT_IN.items()}
 
 

@@ -113,7 +113,7 @@ class Call:
 
     @cached_property
     def expressions(self) -> tuple[Expression, ...]:
-        """What the parameters read, each once."""
+        """The expressions in the parameters, each once."""
         return tuple(dict.fromkeys([expression for _, expression in self.reads])) if self.reads else ()
 
     @cached_property
@@ -263,7 +263,7 @@ _PARSED: Final = tuple(one for one in META_PROPERTIES if one.field)
 
 
 def places_read_by(raw: Mapping[str, Any]) -> Iterator[Expression]:
-    """What a call's text reads: its parameters' expressions, and the scopes narrower than a kind (SPEC R8.3a)."""
+    """List the expressions of a call as written: its parameters', and the scopes narrower than a kind (SPEC R8.3a)."""
     reads, _ = read_expressions(raw)
     yield from (expression for _, expression in reads)
     for scope in map(read_scope, completed(raw, {}).get("_scopes", ())):
@@ -317,7 +317,7 @@ def list_schema(schema: Schema, *, with_null: bool = True) -> Schema:
 
 
 def parameter_problems(call: Call, parameters: Mapping[str, Any], tool: Tool) -> Iterator[Problem]:
-    """What a tool's schema says against resolved parameters (SPEC R4.1); of a call with `_each`, against those of each
+    """List the problems of resolved parameters by a tool's schema (SPEC R4.1); of a call with `_each`, those of each
     element.
     """
     if call.each and (unfit := list(list_problems(call, parameters))):
@@ -344,7 +344,7 @@ QUESTION: Final[Mapping[str, Any]] = {
     "properties": {"question": {"type": "string"}, "options": {"type": "array"}},
     "required": ["question"],
 }
-"""What a call of it takes, unless a tool with `"_activity": {"const": "ask_human"}` says more."""
+"""The schema of its calls, unless a tool with `"_activity": {"const": "ask_human"}` says more."""
 
 
 @dataclass(frozen=True, slots=True)

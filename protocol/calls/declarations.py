@@ -210,11 +210,11 @@ def _parameters(tool: Tool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 # The toolbox: what a call may name, and which code runs it (SPEC R4.2, R4.2a).
 
 DEFINED: Final = 'define it under "delegates", as {NAME: {"context": [MESSAGES]}}, or in code with @delegate'
-"""What to do about a delegate that is not there."""
+"""Advice for a delegate that is not there."""
 
 
 def no_remedy(name: str) -> str:
-    """What there is to do about a tool that nothing is known of."""
+    """Return no advice for an unknown tool."""
     return ""
 
 
@@ -246,7 +246,7 @@ class Toolbox:
     derived: Callable[[str], Tool | None] = lambda name: None
     """The tool that an activity is."""
     remedy: Callable[[str], str] = no_remedy
-    """What to do about a tool that is not known."""
+    """Gives advice for an unknown tool, by its name."""
     spelled: Callable[[str], str | None] = lambda name: None
     """The name of the delegate that another spelling leads to."""
 
@@ -286,7 +286,7 @@ class Toolbox:
     def pin_problems(
         self, tool: Tool | None, runner: Runner, properties: Mapping[str, Any], written: Mapping[str, Any]
     ) -> Iterator[Problem]:
-        """What the tools of the code that runs a completed call, other than the call's own, say against its
+        """Yield what the tools of the code that runs a completed call, other than the call's own, refuse of its
         meta-properties and the expressions `written` in it: no other name leads around what they pin (SPEC R4.2).
         """
         for behind in self.behind(tool, runner):
@@ -354,7 +354,7 @@ _BESIDE: Final = (*WHO, RESULT)
 
 @dataclass(frozen=True)
 class Contract:
-    """What an activity takes and gives, by its schema (SPEC R4.1a)."""
+    """The parameters and the result of an activity, by its schema (SPEC R4.1a)."""
 
     name: str
     schema: Mapping[str, Any]
@@ -497,7 +497,7 @@ def with_input(document: Mapping[str, Any], values: Mapping[str, Any]) -> dict[s
 
 
 def unawaited_problem(call: Call, delegates: Mapping[str, Any]) -> str | None:
-    """What is wrong with a call without an output path whose delegate is answered by a run, which counts with its
+    """Return the problem of a call without an output path whose delegate is answered by a run, which counts with its
     result (SPEC R9.3). `delegates` are the definitions.
     """
     if not call.is_fire_and_forget or call.runner.executor is not Executor.DELEGATE:

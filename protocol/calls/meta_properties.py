@@ -26,7 +26,7 @@ from ..state.scopes import read_scope
 
 
 class Role(IntEnum):
-    """What a meta-property is for; in the order in which a model does best to write them (SPEC R12.4)."""
+    """The purpose of a meta-property, in the order in which a model does best to write them (SPEC R12.4)."""
 
     TOOL = auto()
     """The tool."""
@@ -49,7 +49,7 @@ class Role(IntEnum):
 
 
 class Offer(Protocol):
-    """What a request and a tool allow in a tool's calls; the schema of the calls is composed of it."""
+    """The properties that a request and a tool allow in a tool's calls; their schema is composed from it."""
 
     @property
     def has_instances(self) -> bool:
@@ -65,14 +65,14 @@ class Offer(Protocol):
 
     @property
     def lists(self) -> tuple[str | list[str], ...]:
-        """What `_each` may be."""
+        """The values that `_each` may have."""
 
     @property
     def places(self) -> tuple[str, ...]:
         """The places among which a model chooses for a result that it gives."""
 
     def data(self, said: Sequence[Any]) -> Any:
-        """What the tool says of a property, which holds no reference."""
+        """The tool's own schema of a property, which holds no reference."""
 
     def reference(self) -> Any:
         """The schema of any reference."""
@@ -378,7 +378,7 @@ _CALL: Final = "(call {})"
 def call_schema(
     tool: CompiledSchema, call: Mapping[str, Any], closed_to: Collection[str] | None = None
 ) -> CompiledSchema:
-    """What a tool's schema says of calls like this one.
+    """Write the schema by which a tool judges calls like this one.
 
     `closed_to` are patterns for the names of the only meta-properties that do not count as parameters; None where none
     do (see `strict_meta`).

@@ -102,7 +102,7 @@ Group = tuple[Reference, ...]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What an activity returns to choose one of the declared alternatives: `Output("†state.failed", reason)`."""
+    """A result of an activity that chooses one of the declared alternatives: `Output("†state.failed", reason)`."""
 
     path: str
     value: Any = None
@@ -317,7 +317,7 @@ class Alternative:
 
     places: tuple[Reference, ...]
     schemas: tuple[Schema, ...] = ()
-    """What the schemas of its kinds say of a result there (SPEC R4.6)."""
+    """The parts of its kinds' schemas that hold for a result there (SPEC R4.6)."""
 
     @property
     def name(self) -> str:

@@ -81,7 +81,7 @@ def _is_same(written: Any, pin: str) -> bool:
 
 @dataclass(frozen=True)
 class Inside:
-    """What is filled in inside of an object or a list: expressions, and what is inside of the parts."""
+    """The expressions that are filled in inside an object or a list, and inside its parts."""
 
     properties: Mapping[str, str | Inside] = field(default_factory=dict)
     elements: Inside | None = None
@@ -183,7 +183,7 @@ class Pins:
 
     @cached_property
     def inside(self) -> Inside:
-        """What is filled in of calls."""
+        """The expressions that are filled in inside calls."""
         return self._inside((self._document,), is_call=True) if self else NOTHING
 
     @cached_property
@@ -284,7 +284,7 @@ class Pins:
         return made
 
     def _inside(self, schemas: tuple[Any, ...], *, is_call: bool = False, is_required: bool = False) -> Inside:
-        """What holds inside of every value of these schemas."""
+        """The pins that hold inside every value of these schemas."""
         parts = [part for part in conjuncts(schemas, self._document) if id(part) not in self._around]
         found: dict[str, list[Any]] = {}
         for part in parts:
@@ -403,7 +403,7 @@ class _Specialization:
         return any(_is_same(written, one) for one in named)
 
     def _led_to(self, reference: Any, written: Any, at: Path, **how: bool) -> list[Any]:
-        """What a reference leads to, unless it is being written for this place already."""
+        """The schemas that a reference leads to, unless it is being written for this place already."""
         target = referred(reference, self._document)
         key = id(target), at, how["is_certain"]
         if key not in self._followed:

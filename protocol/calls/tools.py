@@ -193,8 +193,8 @@ class Tool:
 
     @cached_property
     def lists(self) -> tuple[str | list[str], ...]:
-        """What the schema lists as `_each` of every call, by `const` or by `enum`: one parameter, or several at once
-        (SPEC R4.10).
+        """The values that the schema lists for `_each`, by `const` or by `enum`: one parameter, or several together (SPEC
+        R4.10).
         """
         parts = conjuncts(self._schemas_for("_each"), self.document)
         said = [value for part in parts for value in (*part.get("enum", ()), part.get("const"))]
@@ -258,7 +258,7 @@ class Tool:
         is_latent: bool = False,
         written: Mapping[str, Any] | None = None,
     ) -> list[Problem]:
-        """What the schema says against a call's parameters and meta-properties.
+        """List the problems of a call's parameters and meta-properties by the schema.
 
         A meta-property that the schema does not mention is admitted, unless `strict_meta` is on. Scopes may be narrower
         than those that it admits (SPEC R8.1). A latent call may write to any one of the alternatives that it pins.
@@ -448,7 +448,7 @@ def _under_newer_names(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _readings(place: Path, path: Path) -> Iterator[Path]:
-    """What a pointer standing at a place may mean: in the tool's `_output`, that may be the document it is from, and
+    """Yield the paths that a pointer at a place may mean: in the tool's `_output` the document may be its own, and
     anywhere a meta-property may be named as if it were next to `properties`.
     """
     if place[:2] == _RESULT:

@@ -127,7 +127,7 @@ def trust_problems(said: Any, *at: str | int) -> Iterator[Problem]:
 
 _ALL: Final = "*"
 _RESULT: Final = "untrusted"
-"""What a tool's own `_trust` calls `result`; decorators say it so, too."""
+"""The name in the operator's file, and of decorators, for what a tool's own `_trust` calls `result`."""
 _OPERATOR_KEYS: Final = ("effects", _RESULT, "content", "once")
 
 

@@ -144,7 +144,7 @@ class CallStatuses:
         self._begun: dict[int, CallBegun] = {}
         """The last attempts of calls that run at most once (SPEC R4.11)."""
         self._unknown: dict[int, Evidence] = {}
-        """What is known of calls whose end is not known, until the log says that a person is asked."""
+        """The evidence of calls whose end is not known, until the log says that a person is asked."""
         self._asked: set[int] = set()
         """The calls of which a person is, or was, asked how they have ended."""
         self._elements: dict[int, Elements] = {}
@@ -239,7 +239,7 @@ class CallStatuses:
         return evidence
 
     def begun(self, index: int) -> CallBegun | None:
-        """What the log says of the last attempt at a call that runs at most once."""
+        """Return the log's entry for the last attempt at a call that runs at most once."""
         return self._begun.get(index)
 
     def _let_go(self, event: CallDecided) -> bool:
@@ -262,7 +262,7 @@ class CallStatuses:
         return True
 
     def _give_up_promises(self, _: PromisesGivenUp) -> bool:
-        """What is promised counts as something that no call brings, and `||` falls back."""
+        """Count what is promised as something that no call brings, so that `||` falls back."""
         self._given_up |= self._promises
         for node in (given_up := list(self._promises)):
             self._end_promise(node)
@@ -317,7 +317,7 @@ _TAKES: Final[Mapping[type, Callable[[CallStatuses, Any], bool]]] = {
     FanOutBegun: CallStatuses._fan_out,
     PromisesGivenUp: CallStatuses._give_up_promises,
 }
-"""What each event changes; the others change nothing that can be done."""
+"""The change that each event makes; other events do not change what can be done."""
 
 
 # GatherWaits: what the lane of an instance says of the gather calls that wait in it (SPEC R10.4).

@@ -1,4 +1,4 @@
-"""What asking models costs (SPEC R13.3, R13.12): before a request what it may take, behind it what it has taken."""
+"""The costs of asking models (SPEC R13.3, R13.12): what a request may take, and what it has taken."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What some requests to models have cost, together."""
+    """The total cost of some requests to models."""
 
     requests: int = 0
     """Requests that were answered, or lost on the way."""

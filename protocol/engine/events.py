@@ -75,12 +75,12 @@ class Ruling:
 
 
 SETTLING: Final = frozenset({Verdict.DONE, Verdict.AGAIN, Verdict.FAILED})
-"""What a person may say of a call whose end is not known."""
+"""The verdicts that a person may give on a call whose end is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of a call that was begun and whose end is not known (SPEC R4.11)."""
+    """The evidence about a call that was begun and whose end is not known (SPEC R4.11)."""
 
     said: str
     """How its end was lost."""
@@ -274,7 +274,7 @@ class CallHeld:
     until_ms: int | None = None
     """The moment at which the call ends, if it waits for that and for no person (SPEC R4.12)."""
     evidence: Evidence | None = None
-    """What is known of the call, if it was begun and its end is not known (SPEC R4.11)."""
+    """The evidence, if the call was begun and its end is not known (SPEC R4.11)."""
 
     @property
     def status(self) -> Status:
@@ -491,7 +491,7 @@ class Hold:
     until_ms: int | None = None
     """The moment at which the call ends, if it waits for that and for no person (SPEC R4.12)."""
     evidence: Evidence | None = None
-    """What is known of the call, if it was begun and its end is not known (SPEC R4.11)."""
+    """The evidence, if the call was begun and its end is not known (SPEC R4.11)."""
 
 
 @dataclass(frozen=True, slots=True)

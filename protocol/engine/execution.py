@@ -318,7 +318,7 @@ class Execution(CallStatuses):
         return Hold(call, snapshot.parameters, snapshot, evidence=evidence)
 
     def snapshot(self, start: Start) -> Snapshot:
-        """What a call starts with, for the log: the values of an element are those of its call. Raises `Conflict`."""
+        """Take the values that a call starts with, for the log; an element has those of its call. Raises `Conflict`."""
         if element_of(start.call.index) is not None:
             return Snapshot(start.parameters, {})
         return self._snapshot(start.call, start.parameters)

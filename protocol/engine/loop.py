@@ -428,12 +428,12 @@ CALLS: Final = 200
 PRICE_REMEDY: Final = (
     'set its price, as {"input": …, "output": …} in US dollars for a million tokens, in ACTS_MODEL_PRICE or ACTS_MODELS'
 )
-"""What to do where a model has no price."""
+"""Advice for a model without a price."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopLimits:
-    """What a loop may spend; None is no limit. Its methods say why the loop may not go on, or None where it may."""
+    """The limits of a loop; None is no limit. The methods say why the loop may not go on, or None where it may."""
 
     ticks: int = TICKS
     calls: int = CALLS

@@ -257,7 +257,7 @@ def _no_definition(_: str) -> None:
 
 @dataclass(frozen=True)
 class Environment:
-    """What a backend knows when it checks a submission; the defaults are for planning without a backend."""
+    """The knowledge with which a backend checks a submission; the defaults are for planning without a backend."""
 
     activities: Mapping[str, Mapping[str, Any]] | None = None
     """The schemas of the registered activities by name."""
@@ -274,7 +274,7 @@ class Environment:
     definitions: Definitions = _no_definition
     """The definition of a registered delegate, where it is not code."""
     operator: OperatorTrust = field(default_factory=OperatorTrust)
-    """What the operator says of tools (SPEC R16.1)."""
+    """The operator's trust in tools (SPEC R16.1)."""
     remedy: Callable[[str], str] = no_remedy
     """The advice about an unknown tool, beginning with a colon; may be empty."""
     spelled: Callable[[str], str | None] = _no_definition

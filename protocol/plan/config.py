@@ -27,7 +27,7 @@ _TRUST: Final = {"otherwise": ("hold", "refuse"), "show": ("schema", "value")}
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a key of `config` takes, and where this version honours it."""
+    """The values that a key of `config` takes, and where this version honours it."""
 
     fits: Callable[[Any], bool]
     shape: str
@@ -136,7 +136,7 @@ SAMPLING: Final = ("temperature", "top_p", "seed", "stop", "reasoning_effort")
 
 
 def config_problems(config: Any, *at: str | int) -> Iterator[Problem]:
-    """What is wrong with the `config` of a submission or a request definition (SPEC R7.1)."""
+    """Yield the problems of the `config` of a submission or a request definition (SPEC R7.1)."""
     if config is None:
         return
     if not isinstance(config, dict):

@@ -27,7 +27,7 @@ T = TypeVar("T")
 Nodes = tuple[int, ...]
 """Calls and barriers."""
 ScopePlaces = Mapping[Reference, Nodes]
-"""What a call waits for at each of its scopes."""
+"""The calls that a call waits for at each of its scopes."""
 
 
 @dataclass(frozen=True, slots=True)

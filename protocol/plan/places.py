@@ -55,7 +55,7 @@ class WrittenPlaces:
         return found
 
     def below(self, key: tuple[str, ...], but: int | None) -> Names:
-        """What calls but this one write below a place, or which kinds where there is no place."""
+        """The names that calls other than `but` write below a place, or the kinds where there is no place."""
         found = self._below.get(key, {})
         return {name: segment for name, (segment, writers) in found.items() if writers != {but}}
 
@@ -65,7 +65,7 @@ class WrittenPlaces:
 
 
 class Places:
-    """What some readers may come to see, by what is there and what calls write."""
+    """The places that some readers may come to see: those that hold a value, and those that calls write."""
 
     def __init__(self, folds: Sequence[Fold], written: Sequence[WrittenPlaces], speller: Speller) -> None:
         self._folds = folds
@@ -84,7 +84,7 @@ class Places:
         return tuple(dict.fromkeys(kind for fold in self._folds for kind in fold.kinds()))
 
     def names(self, place: Reference, but: int | None = None) -> Names:
-        """What is there below a place, or what a call but this one writes there."""
+        """The names below a place that are there, or that a call other than `but` writes."""
         if place not in self._held:
             found = (_names(fold, place) for fold in self._folds)
             self._held[place] = dict(
@@ -305,7 +305,7 @@ class Promise:
         return place.kind == KIND and bool(schemas_at(self.schema, place.path))
 
     def schema_of(self, place: Reference) -> Any:
-        """What its schema says of a place that it names."""
+        """The part of its schema for a place that it names."""
         schema = next(iter(schemas_at(self.schema, place.path)), False)
         if not isinstance(schema, dict) or not isinstance(self.schema, dict):
             return schema

@@ -111,7 +111,7 @@ Definition = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TrustReach:
-    """What tools and delegates lead to. Each method looks into each delegate once."""
+    """The trust of all that tools and delegates lead to. Each method looks into each delegate once."""
 
     activities: Iterable[str]
     """The names of all activities, as far as they are known."""

@@ -470,9 +470,9 @@ class LaneWaits:
 
     instance: LaneOfCalls
     graphs: Sequence[Graph]
-    """What its calls wait for, also before an amendment."""
+    """The waits of its calls, also from before an amendment."""
     gathers: Sequence[Gathers] = ()
-    """What gather calls wait for in it, also before an amendment."""
+    """The waits of gather calls in it, also from before an amendment."""
 
     def within(self, start: set[int], among: set[int]) -> set[int]:
         """The calls of the lane, `among` some, that wait for `start`, which may be global calls."""

@@ -1,4 +1,4 @@
-"""What a model is asked, and what its answer means (SPEC R12).
+"""Requests to models, and the meaning of their answers (SPEC R12).
 
 `schema`         the one schema of everything that a model may answer
 `widening`       a schema that admits a reference in place of every value

@@ -131,7 +131,7 @@ class AnswerError:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model's answer means."""
+    """The meaning of a model's answer: calls, an output, errors."""
 
     solution: Mapping[str, Any]
     """The answer as a solution, always with `calls` and `output`; without parts that only the provider's format

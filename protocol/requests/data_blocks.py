@@ -144,7 +144,7 @@ def _size(value: Any) -> int:
 
 
 def _part(value: Any, path: Sequence[str]) -> Any:
-    """What lies at a path in a value, or `MISSING`."""
+    """The part of a value at a path, or `MISSING`."""
     for name in path:
         value = value.get(name, MISSING) if isinstance(value, Mapping) else MISSING
     return value

@@ -193,7 +193,7 @@ def slips_in(
     output: Any,
     begun: Iterable[Call] = (),
 ) -> Iterator[Problem]:
-    """What was meant to be read and is a text, in the calls of an answer by position, and in its output.
+    """Find texts that were meant as references, in the calls of an answer by position, and in its output.
 
     `begun` are calls at work that may still write.
     """

@@ -35,7 +35,7 @@ ANSWER_KEYS: Final = ("calls", "output")
 _THINKING: Final = ("<think>", "</think>")
 _STOP: Final = re.compile(r"[{\[]|</?think>")
 _BEGINS: Final = re.compile(r'\{\s*(?:["}]|/[/*])|\[\s*(?:[\[{]|/[/*])')
-"""What begins like JSON that may hold an answer; other brackets belong to the words around it."""
+"""The beginning of JSON that may hold an answer; other brackets belong to the words around it."""
 _MARK: Final = re.compile(r'["{}\[\]]')
 _STRING_END: Final = re.compile(r'"|\\.?', re.DOTALL)
 _LEFT_OUT: Final = ("...", "…")
@@ -44,7 +44,7 @@ _PAIRS: Final = {"}": "{", "]": "["}
 _ASIDES: Final = frozenset("/}],")
 """Where reading JSON stops at a comment, or at a comma before a closing bracket."""
 _AROUND: Final = re.compile(r"\A.*</think>|<think>.*?(?:</think>|\Z)|```[a-zA-Z]*", re.DOTALL)
-"""What may stand around a call, or a list of calls, that is the whole answer."""
+"""Text that may surround a call, or a list of calls, that is the whole answer."""
 
 
 class Unreadable(ValueError):
@@ -518,7 +518,7 @@ class _SchemaPlaces:
 
 
 class _SchemaPlace:
-    """What a document says of one place of a value."""
+    """The parts of a schema that speak of one place of a value."""
 
     def __init__(self, schemas: Sequence[Schema], parts: Sequence[dict[str, Any]]) -> None:
         self.schemas, self.parts = schemas, parts

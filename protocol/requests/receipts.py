@@ -49,7 +49,7 @@ def ended(fate: Fate) -> str:
 
 
 def note_on(request: Request, call: Call) -> str | None:
-    """What a receipt says of a call that has ended well: that its result was known and is not kept (SPEC R12.4)."""
+    """The note in the receipt of a call that has ended well whose known result is not kept (SPEC R12.4)."""
     if call.output is not None:
         return None
     tool = request.tools.get(call.tool)

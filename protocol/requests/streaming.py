@@ -40,7 +40,7 @@ _CHARACTERS: Final = re.compile(
     r'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*"
 )
-"""What a string of JSON begins with that is whole characters."""
+"""The beginning of a JSON string that is whole characters."""
 _CALLS: Final = "calls"
 _OUTPUT: Final = "output"
 _BEFORE: Final = re.compile(rb"\s*(?:```[a-zA-Z]*\r?\n\s*)?")
@@ -98,7 +98,7 @@ class GrowingAnswer:
 
     @property
     def text_of_calls(self) -> str:
-        """What has come, up to the last call that is complete."""
+        """The text so far, up to the last complete call."""
         return self._between(0, self._end)
 
     @property
@@ -209,7 +209,7 @@ def end_answer(
 
 
 def break_answer(request: Request, text: str, messages: Sequence[Message], *, first: int, why: str) -> Answer:
-    """What an answer comes to that ends behind a call, though it was to go on: its calls, and no output."""
+    """Read an answer that broke off behind a call: its calls, and no output."""
     answer = _read_so_far(request, text, messages, first, request.explain)
     errors = [error for error in answer.errors if error.pointer.startswith("/calls/")]
     return replace(answer, errors=(*errors, AnswerError(None, "Truncated", why, "")), findings=())
@@ -226,7 +226,7 @@ def _certain(request: Request, answer: Answer) -> Iterator[Call]:
     there = dict(zip(answer.positions, answer.calls, strict=True))
     writers: list[Call] = []
     open_places: list[Reference] = []
-    """What is written by calls that are not certain."""
+    """The places that uncertain calls write."""
     for position, raw in enumerate(answer.solution["calls"]):
         call = there.get(position)
         if call is not None and _is_certain(call, answer, writers, open_places) and not may_have_slips(request, raw):

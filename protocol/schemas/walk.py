@@ -346,7 +346,7 @@ def _validator(pattern: str) -> Draft202012Validator:
 
 
 def _pieces(pattern: str) -> Iterator[str]:
-    """What a pattern is made of, in order: characters, classes, repetitions, and where groups begin and end."""
+    """The parts of a pattern, in order: characters, classes, repetitions, and where groups begin and end."""
     return (match.group() for match in _PIECE.finditer(pattern))
 
 

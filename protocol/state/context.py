@@ -22,7 +22,7 @@ from .scopes import read_scope, scoped
 
 
 def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
-    """What is wrong with the shape of one message (SPEC R1.1)."""
+    """Yield the problems of the shape of one message (SPEC R1.1)."""
     if not isinstance(message, Mapping):
         yield Problem(pointer(*at), "a message must be an object")
         return
@@ -93,7 +93,7 @@ def _data_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Probl
 
 
 def _operation_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
-    """What is wrong with the path and the method of a data message (SPEC R3.1, R4.3)."""
+    """Yield the problems of the path and the method of a data message (SPEC R3.1, R4.3)."""
     method = message.get("_outputMethod")
     if method is not None and method not in list(Method):
         yield Problem(pointer(*at, "_outputMethod"), f"must be one of {', '.join(Method)}")

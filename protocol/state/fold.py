@@ -132,15 +132,15 @@ class Fold:
         return kind is not None and kind.has_own(reference)
 
     def read(self, expression: Expression) -> Any:
-        """What an expression reads (SPEC R2.3), as a copy. Raises `Unresolved` or `Conflict`."""
+        """Read an expression (SPEC R2.3), as a copy. Raises `Unresolved` or `Conflict`."""
         return copied(self.peek(expression))
 
     def text(self, expression: Expression) -> str:
-        """What an expression reads, as a text (SPEC R2.6). Raises `Unresolved` or `Conflict`."""
+        """Read an expression, as a text (SPEC R2.6). Raises `Unresolved` or `Conflict`."""
         return as_text(self.peek(expression))
 
     def peek(self, expression: Expression) -> Any:
-        """What an expression reads (SPEC R2.3), to be looked at and not changed. Raises `Unresolved` or `Conflict`.
+        """Read an expression (SPEC R2.3) without copying: do not change the value. Raises `Unresolved` or `Conflict`.
 
         A place in conflict is there: it is an error (SPEC R3.4), and no reason to take the next alternative.
         """

@@ -81,7 +81,7 @@ def written_place(message: Message, data: DataMessage) -> tuple[Reference, Any] 
 
 
 def applied(base: Any, operation: Operation, own: Own, depth: int = 0) -> Any:
-    """What an operation that `verify` accepts makes of its kind's value, or of the part `depth` segments below it.
+    """Apply an operation that `verify` accepts to its kind's value, or to the part `depth` segments below it.
 
     `own` gives, for a container, one that may be changed in place: itself or a copy. All other parts stay shared.
     """
@@ -103,7 +103,7 @@ def applied(base: Any, operation: Operation, own: Own, depth: int = 0) -> Any:
 
 
 def _combined(base: Any, method: Method, value: Any, own: Own) -> Any:
-    """What a method makes of what is there and a value (SPEC R3.2)."""
+    """Join a value to what is there, by a method (SPEC R3.2)."""
     match method:
         case Method.SET:
             return value

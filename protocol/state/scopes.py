@@ -85,7 +85,7 @@ def _holding(scopes: Mapping[tuple[str, ...], str], place: tuple[str, ...] | Non
 
 
 def scoped(fold: Fold, scopes: Sequence[Reference]) -> dict[str, Any]:
-    """What the scopes yield: kind to folded value, as the fold's reader sees it (SPEC R8.2).
+    """Read scopes: map each kind to its folded value, as the fold's reader sees it (SPEC R8.2).
 
     A slice yields its place and nothing next to it. Missing values are left out, and so are texts and system messages,
     which have no value: see `scoped_messages`. Lists reached by an index become objects keyed by it, so that a slice
@@ -95,7 +95,7 @@ def scoped(fold: Fold, scopes: Sequence[Reference]) -> dict[str, Any]:
 
 
 def sliced(values: Mapping[str, Any], scopes: Sequence[Reference]) -> dict[str, Any]:
-    """What narrower scopes yield of what `scoped` has yielded."""
+    """Narrow the values that `scoped` has read to these scopes."""
     return _slices(scopes, lambda scope: lookup(values.get(scope.kind, MISSING), scope.path))
 
 
@@ -109,7 +109,7 @@ def _slices(scopes: Sequence[Reference], value_of: Callable[[Reference], Any]) -
 
 
 def scoped_messages(fold: Fold, scopes: Sequence[Reference]) -> list[dict[str, Any]]:
-    """What the scopes yield, as messages (SPEC R8.3): texts and system messages as they are, in the order of the log,
+    """Read scopes as messages (SPEC R8.3): texts and system messages as they are, in the order of the log,
     then the values as canonical messages; a whole kind brings its schema and description (SPEC R1.5).
     """
     whole = {scope.kind for scope in scopes if not scope.path}
@@ -158,7 +158,7 @@ class TooLarge(Exception):
 
 
 class Allowance:
-    """What one call may still be given: it reads from a fold within the limits."""
+    """A reader of a fold that measures what one call is given, and keeps to the limits."""
 
     def __init__(self, reads: Fold | Gathered, limits: Limits) -> None:
         self._reads = reads
@@ -168,13 +168,13 @@ class Allowance:
         self._uncounted: list[bytes] = []
 
     def read(self, expression: Expression) -> Any:
-        """What an expression reads, as a copy. Raises `TooLarge`, `Unresolved` or `Conflict`."""
+        """Read an expression, as a copy. Raises `TooLarge`, `Unresolved` or `Conflict`."""
         value = self._reads.peek(expression)
         self.take(value)
         return copied(value)
 
     def text(self, expression: Expression) -> str:
-        """What an expression reads, as a text (SPEC R2.6). Raises as `read` does."""
+        """Read an expression, as a text (SPEC R2.6). Raises as `read` does."""
         value = self._reads.peek(expression)
         if not isinstance(value, str):
             self._require(len(_packed(value)))  # before it is written out
@@ -232,11 +232,11 @@ class Gathered:
         self._unnamed = Marks(sources, sources)
 
     def read(self, expression: Expression) -> Any:
-        """What an expression reads, as a copy. Raises `Unresolved`, where no instance has a value, or `Conflict`."""
+        """Read an expression, as a copy. Raises `Unresolved`, where no instance has a value, or `Conflict`."""
         return copied(self.peek(expression))
 
     def peek(self, expression: Expression) -> Any:
-        """What an expression reads, to be looked at and not changed. Raises as `read` does."""
+        """Read an expression without copying; the value must not be changed. Raises as `read` does."""
         chosen = {name: _chosen(fold, expression) for name, fold in self._folds.items()}
         if not any(self._folds[name].has_own(place) for name, group in chosen.items() for place in group):
             return self._shared.peek(expression)
@@ -280,7 +280,7 @@ class Gathered:
         return found
 
     def scoped(self, scopes: Sequence[Reference]) -> dict[str, Any]:
-        """What scopes yield: kind to folded value, or to those of the instances where one has its own."""
+        """Read scopes: map each kind to its folded value, or to one for each instance where an instance has its own."""
         found: dict[str, Any] = {}
         for kind in dict.fromkeys(scope.kind for scope in scopes):
             own = [scope for scope in scopes if scope.kind == kind]
@@ -299,7 +299,7 @@ class Gathered:
             yield from (fold.value(scope) for fold in folds for scope in own)
 
     def scoped_messages(self, scopes: Sequence[Reference]) -> list[dict[str, Any]]:
-        """What scopes yield, as messages (SPEC R1.5): global texts as they are, then what `scoped` gives."""
+        """Read scopes as messages (SPEC R1.5): global texts as they are, then what `scoped` gives."""
         texts = scoped_messages(self._shared, [scope for scope in scopes if scope.kind in TEXT_TYPES])
         return texts + [render_data(kind, value) for kind, value in self.scoped(scopes).items()]
 
