@@ -193,8 +193,8 @@ class Tool:
 
     @cached_property
     def lists(self) -> tuple[str | list[str], ...]:
-        """The values that the schema lists for `_each`, by `const` or by `enum`: one parameter, or several together (SPEC
-        R4.10).
+        """The values that the schema lists for `_each`, by `const` or by `enum`: one parameter, or several at once (see
+        SPEC R4.10).
         """
         parts = conjuncts(self._schemas_for("_each"), self.document)
         said = [value for part in parts for value in (*part.get("enum", ()), part.get("const"))]
