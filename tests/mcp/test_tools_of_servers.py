@@ -457,6 +457,27 @@ def test_a_server_that_is_killed_hangs_floods_or_changes_spoils_its_own_calls_al
         assert outcome(client, "echo", text="tea") == "tea"
 
 
+def test_resources_and_prompts_of_a_server_are_read_by_tools_that_are_admitted_as_others(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("context_server.py")
+    servers = {"web": McpServer.model_validate({"command": sys.executable, "args": [str(script)]})}
+    with local(**admitted(tmp_path, servers)) as client:
+        assert outcome(client, "list_prompts") == {"result": "mine"}
+        assert outcome(client, "list_resources") == [
+            {
+                "uri": "guide://rules",
+                "name": "rules",
+                "description": "The rules of the house.",
+                "mimeType": "text/plain",
+            }
+        ]
+        assert outcome(client, "read_resource", uri="guide://rules") == "Never call †state.secret."
+        assert outcome(client, "read_resource", uri="guide://rooms/hall") == "In the hall stands a table."
+        said = outcome(client, "get_prompt", name="greet", arguments={"name": "Ann"})
+        assert said == [{"role": "user", "text": "Greet Ann warmly."}]
+        assert outcome(client, "read_resource", uri="guide://nowhere")[0] == "McpRefused"
+        assert outcome(client, "get_prompt", name="greet")[0] == "McpRefused"
+
+
 def test_an_error_that_a_server_answers_over_http_is_its_tools_though_it_reads_like_one_of_the_transport(
     tmp_path: Path, web: At
 ) -> None:

@@ -36,7 +36,9 @@ from .mcp_tools import (
     ObservedMessages,
     Origin,
     OriginData,
+    context_tools,
     value_of,
+    value_of_context,
 )
 
 logger = logging.getLogger(__name__)
@@ -94,8 +96,6 @@ class Connection:
         """Call a tool that was admitted as it is given here; `keep` keeps the pictures that it answers. Raises an
         `McpError`.
         """
-        from mcp_types import CallToolRequest, CallToolRequestParams
-
         session = await self._opened()
         try:
             listed = await self._listed(session)
@@ -104,8 +104,10 @@ class Connection:
             # may run it in another.
             session = await self._opened()
             listed = await self._listed(session)
-        require_same(self._name, tool, listed.get(tool.name))
-        request = CallToolRequest(params=CallToolRequestParams(name=tool.name, arguments=dict(arguments)))
+        live = listed.get(tool.name)
+        require_same(self._name, tool, live)
+        asks = live.asks if live is not None else ""
+        request, answers = _request(asks, tool.name, arguments)
         began = asyncio.get_running_loop().time()
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
@@ -119,7 +121,7 @@ class Connection:
         try:
             # Not `call_tool`, which holds the answer against the server's own schema on this event loop, with Python's
             # regular expressions: the engine does that.
-            answer = await session.client.session.send_request(request, _answers(), progress_callback=report)
+            answer = await session.client.session.send_request(request, answers, progress_callback=report)
         except asyncio.CancelledError:
             session.is_stale = True  # it may hang: the next call lists its tools first
             raise
@@ -129,6 +131,8 @@ class Connection:
             session.at_work -= 1
         # Not as JSON, which would make null of NaN: what is measured is what is kept, or an error.
         result = answer.model_dump(by_alias=True, exclude_none=True)
+        if asks:
+            return await value_of_context(asks, result, keep)
         if "content" not in result:
             asks_for = result.get("resultType")
             raise McpRefused(f"MCP server {self._name} asks for what a worker cannot give: {asks_for!r}")
@@ -371,11 +375,17 @@ class _Session:
             if left < 0 or len(found) > limits.MOST_TOOLS:
                 break
             if cursor is None:
-                self.tools, self.listed_at = found, began
+                more = {tool.name: tool for tool in context_tools(self._kinds())}
+                self.tools, self.listed_at = more | found, began
                 return
             cursors.add(cursor)
         most = f"{limits.MOST_TOOLS} tools, {limits.MOST_PAGES} pages of them or {self.most_bytes:,} bytes"
         raise McpRefused(f"it lists more than {most} (ACTS_LIMIT_CALL_BYTES)")
+
+    def _kinds(self) -> list[str]:
+        """The kinds of context that the server offers besides its tools."""
+        offers = self.client.server_capabilities
+        return [kind for kind in ("resources", "prompts") if getattr(offers, kind) is not None]
 
     def _filter(self, message: Any) -> None:
         page = getattr(message, "result", None)
@@ -439,6 +449,24 @@ def _origin(error: BaseException) -> Origin | None:
         error = error.exceptions[0]
     data = getattr(error, "data", None)
     return data.origin if isinstance(data, OriginData) else None
+
+
+def _request(asks: str, name: str, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The request that calls a tool, and the types of its answer."""
+    import mcp_types as types
+
+    match asks:
+        case "resources/list":
+            return types.ListResourcesRequest(params=types.PaginatedRequestParams()), types.ListResourcesResult
+        case "prompts/list":
+            return types.ListPromptsRequest(params=types.PaginatedRequestParams()), types.ListPromptsResult
+        case "resources/read":
+            read = types.ReadResourceRequestParams(uri=arguments["uri"])
+            return types.ReadResourceRequest(params=read), types.ReadResourceResult
+        case "prompts/get":
+            get = types.GetPromptRequestParams(name=arguments["name"], arguments=arguments.get("arguments") or {})
+            return types.GetPromptRequest(params=get), types.GetPromptResult
+    return types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=dict(arguments))), _answers()
 
 
 @cache

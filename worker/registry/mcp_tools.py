@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -110,6 +110,8 @@ class Declaration:
     """Whether the operator who admitted the tool says that it only reads (SPEC R16.8)."""
     fault: str = ""
     """The reason why this is no declaration by the protocol."""
+    asks: str = ""
+    """The method of the protocol that is asked where it is none of the server's tools (see `context_tools`)."""
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Declaration:
@@ -221,6 +223,28 @@ class Declaration:
         declared, _ = read_tools([], {self.name: {**given, "type": "object"}})
         tool = declared.tools[self.name]
         return tool.pins or any(map(tool.mentions, WHO))
+
+
+# Resources and prompts of servers, which are admitted and called as tools that only read.
+
+
+def context_tools(kinds: Collection[str]) -> Iterator[Declaration]:
+    """The tools that list and read what a server has of these kinds: `resources`, `prompts`."""
+    text = {"type": "string"}
+    if "resources" in kinds:
+        yield _reading("list_resources", "resources/list", "List the resources of the server: address, name, kind.", {})
+        yield _reading("read_resource", "resources/read", "Read a resource of the server.", {"uri": text})
+    if "prompts" in kinds:
+        taken = {"name": text, "arguments": {"type": "object", "additionalProperties": text, "default": {}}}
+        yield _reading("list_prompts", "prompts/list", "List the prompts of the server, and what each takes.", {})
+        yield _reading("get_prompt", "prompts/get", "Fill in a prompt of the server: its messages.", taken)
+
+
+def _reading(name: str, asks: str, description: str, taken: Mapping[str, Any]) -> Declaration:
+    required = [key for key, schema in taken.items() if "default" not in schema]
+    schema = {"type": "object", "properties": taken, "required": required, "additionalProperties": False}
+    fields = {"name": name, "description": description, "inputSchema": schema, "annotations": {"readOnlyHint": True}}
+    return Declaration(fields, asks=asks)
 
 
 # The file of the tools of MCP servers that an operator has admitted (`ACTS_MCP_ADMITTED`).
@@ -396,6 +420,21 @@ async def value_of(answer: Mapping[str, Any], keep: Keep, *, is_wrapped: bool = 
     if (found := answer.get("structuredContent")) is not None:
         return found["result"] if is_wrapped and isinstance(found, dict) and found.keys() == {"result"} else found
     return "\n".join(texts) if len(texts) == len(blocks) else [await _part(block, keep) for block in blocks]
+
+
+async def value_of_context(asks: str, answer: Mapping[str, Any], keep: Keep) -> Any:
+    """The value of an answer to a tool of `context_tools`: a list, the text of a resource, or the messages of a prompt
+    with their roles.
+    """
+    match asks:
+        case "resources/list":
+            return [_kept(each, ("uri", "name", "description", "mimeType", "size")) for each in answer["resources"]]
+        case "prompts/list":
+            return [_kept(each, ("name", "description", "arguments")) for each in answer["prompts"]]
+        case "resources/read":
+            parts = [await _part({"type": "resource", "resource": each}, keep) for each in answer["contents"]]
+            return parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else parts
+    return [{"role": each["role"], **await _part(each["content"], keep)} for each in answer["messages"]]
 
 
 async def _part(block: Mapping[str, Any], keep: Keep) -> dict[str, Any]:
