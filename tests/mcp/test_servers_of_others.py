@@ -17,7 +17,7 @@ from acts_celery import local
 from acts_celery.broker_config import McpServer
 from tests.environment import without_settings
 
-from .test_tools_of_servers import SECONDS, admitted
+from .test_tools_of_servers import SECONDS, admitted, outcome
 
 pytestmark = [pytest.mark.nightly, pytest.mark.skipif(shutil.which("npm") is None, reason="it takes npm")]
 
@@ -93,3 +93,14 @@ def test_an_agent_uses_both_and_outlives_that_one_is_killed_in_the_middle_of_a_c
             assert result.output == "both", result.to_dict()
             assert "5" in str(result.data()["state"]["sum"])
             assert "completed" in str(result.data()["state"]["done"]).lower()
+
+
+def test_resources_and_prompts_of_a_server_that_others_wrote_are_read(installed: Path, tmp_path: Path) -> None:
+    servers = {"web": McpServer.model_validate({"command": "node", "args": [str(installed), "stdio"]})}
+    with local(**admitted(tmp_path, servers)) as client:
+        listed = outcome(client, "list_resources")
+        text = next(each for each in listed if each["mimeType"].startswith("text/"))
+        assert isinstance(outcome(client, "read_resource", uri=text["uri"]), str)
+        prompts = {each["name"] for each in outcome(client, "list_prompts")}
+        [said] = outcome(client, "get_prompt", name=min(name for name in prompts if "simple" in name))
+        assert said["role"] == "user"
