@@ -53,9 +53,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     slow_names = slow.names()
     for item in items:
-        if item.nodeid.partition("[")[0] in slow_names:
+        is_slow = item.nodeid.partition("[")[0] in slow_names
+        if is_slow:
             item.add_marker("slow")
-        if item.path.relative_to(_TESTS).with_suffix("").as_posix() in MODULES:
+        # Of what is slow, only the workers' own tests are repeated on each server; `make nightly` repeats all.
+        is_listed = item.path.relative_to(_TESTS).with_suffix("").as_posix() in MODULES
+        if is_listed and (not is_slow or item.path.parent.name == "worker"):
             item.add_marker("each_server")
         if {"promtool", "systemd_analyze"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("tool")

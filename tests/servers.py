@@ -1,7 +1,7 @@
 """What runs on each server before a change lands: on the bundled Valkey, and again on Debian's Redis.
 
-`make test` runs all on the bundled one, `make redis` these again with `ACTS_SERVER_BINARY=redis-server`, `make nightly`
-all on both.
+`make test` runs all but the slow ones on the bundled one, `make redis` these again with
+`ACTS_SERVER_BINARY=redis-server`, but for slow ones outside of tests/worker, and `make nightly` all on both.
 """
 
 from __future__ import annotations
