@@ -1,4 +1,4 @@
-"""What can go wrong before a task is ever sent: one small tree of errors, remedy included."""
+"""The errors that can occur before a task is sent: one small tree, remedies included."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ class McpServer(BaseModel):
     command: str | None = Field(None, min_length=1)
     args: tuple[SecretStr, ...] = ()
     env: dict[str, SecretStr] = {}
-    """What the server's process has besides PATH, HOME and the like: nothing else of the worker's environment."""
+    """The environment of the server's process, besides PATH, HOME and the like: it gets nothing else of the worker's.
+    """
     cwd: str | None = None
     url: SecretStr | None = None
     headers: dict[str, SecretStr] = {}

@@ -52,7 +52,7 @@ _Rate = Annotated[Decimal, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class Price(BaseModel):
-    """What a million tokens cost, in US dollars."""
+    """The prices of a million tokens, in US dollars."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What can go wrong in the backend: the caller's fault, an activity's, or the infrastructure's.
+"""The errors of the backend: the caller's fault, an activity's, or the infrastructure's.
 
 The text of each error is one line that says what is wrong and what to do; the command line prints it as it is.
 A submission that is wrong raises `protocol.Rejected`.

@@ -164,7 +164,7 @@ class FairPlaces(Generic[T]):
         self._held = Counter[str]()
         self._held_in_all = 0
         self._waiting: OrderedDict[str, OrderedDict[Hashable, T]] = OrderedDict()
-        """What waits, by key and in the order in which it came."""
+        """The items that wait, by key and in the order in which they came."""
 
     def take(self, key: str) -> bool:
         """Take a place for a key, where it may have another one and nobody waits for that."""
@@ -197,7 +197,7 @@ class FairPlaces(Generic[T]):
         return None
 
     def first_of_each(self) -> Iterator[T]:
-        """What has waited longest, for each key."""
+        """The item that has waited longest, for each key."""
         return (next(iter(line.values())) for line in self._waiting.values())
 
     def count_waiting(self) -> int:

@@ -51,7 +51,7 @@ def health_files(folder: Path) -> Iterator[Path]:
 
 
 def read_health(file: Path) -> Health:
-    """What a file says. Raises `OSError`; `ValueError` for what is none of ours."""
+    """Read a worker's health from its file. Raises `OSError`; `ValueError` where the file is not ours."""
     found: Any = json.loads(file.read_bytes())
     match found:
         case {"worker": str(worker), "pid": int(pid), "problems": dict(problems)} if len(found) == 3 and pid > 0:

@@ -29,7 +29,7 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def most_of(settings: Settings) -> dict[str, float | None]:
-    """What an operator allows a loop to spend, by the keys of `config`; null is no limit (SPEC R13.3)."""
+    """The operator's limits for a loop, by the keys of `config`; null is no limit (SPEC R13.3)."""
     return {
         "ticks": settings.limit_ticks,
         "calls": settings.limit_loop_calls,

@@ -105,7 +105,7 @@ def local(activities: Activities = (), **settings: Any) -> Local:
 
 @with_named_options
 class LocalClient(Client):
-    """What `local()` and the fixture `acts` give: a client of a worker of this process.
+    """A client of a worker in this process, as `local()` and the fixture `acts` give it.
 
     The worker's queues are those of the activities that were registered when it began.
     """
@@ -279,7 +279,7 @@ def _worker(settings: Settings, known: Registry, *, verifies_models: bool) -> It
 # was sent and not awaited (SPEC R5.1) is done before the block is left in peace; an exception leaves at once.
 
 READY: Final = "is ready"
-"""What the worker's log says once it has started."""
+"""The words in the worker's log once it has started."""
 
 # Each death costs the calls in hand one of their attempts, so a call that kills its worker ends as failed. A worker
 # that dies for a reason of its own must not be started for ever.

@@ -327,7 +327,7 @@ class _Taking:
 
 
 def _own(part: Any) -> dict[str, Any]:
-    """What the provider says of a part besides its text or call."""
+    """The provider's own data in a part, besides its text or call."""
     keys = ("content", "signature", *_OF_PARTS) if hasattr(part, "signature") else _OF_PARTS
     own = {key: value for key in keys if (value := getattr(part, key, None)) not in (None, "", {})}
     plain: dict[str, Any] = import_module("pydantic_core").to_jsonable_python(own)

@@ -148,7 +148,7 @@ def owner_token() -> str:
 
 
 def process_token() -> str:
-    """What the names of all owners in this process begin with."""
+    """The beginning of the names of all owners in this process."""
     return _process_token(os.getpid())
 
 
@@ -214,9 +214,9 @@ class Attempt:
     is_repeated: bool = False
     """Whether one before was lost: a repeated one is reported before it begins."""
     token: Token = field(default="", repr=False)
-    """What shows that a result or a report is about a call that was given away (see `tokens`)."""
+    """The proof that a result or a report is about a call that was given away (see `tokens`)."""
     seal: Token = field(default="", repr=False)
-    """What shows that its run was really cancelled (see `remote_control`)."""
+    """The proof that its run was really cancelled (see `remote_control`)."""
     took_ms: Milliseconds | None = None
     """How long its code was at work, once it has ended."""
     worker: WorkerName | None = None
@@ -228,11 +228,12 @@ class Attempt:
     trace: PackedPlace = field(default="", repr=False)
     """The run's place in a trace, where it is not the root of its own."""
     seen: Seen | None = None
-    """What a delegate, or a model, was shown of the log; None where that is no moment of it (see `Starter`)."""
+    """The moment of the log that a delegate, or a model, was shown; None where there is no such moment (see `Starter`).
+    """
     priority: Annotated[int, Field(ge=0, le=MOST_URGENT)] = 0
     """Priority of the run."""
     progress: PackedProgress = field(default=b"", repr=False)
-    """What attempts before have reported last (see `pack_progress`)."""
+    """The last progress that earlier attempts reported (see `pack_progress`)."""
     ends_ms: Count = 0
     """When the time of all attempts at the call is over, in ms since 1970; 0 where it has no limit."""
 
@@ -259,7 +260,7 @@ class Retry:
     is for the process that knows since when it is given back.
     """
     progress: bytes = b""
-    """What the attempt has reported last of its progress."""
+    """The last progress that the attempt reported."""
 
 
 Result = Success | Failure | Retry
@@ -297,7 +298,7 @@ class CurrentCall:
     traceparent: str = ""
     """The call's span, as the header `traceparent` of W3C Trace Context."""
     last_progress: Progress | None = None
-    """What an attempt before has reported last, to go on from; None of a first attempt, or where none has reported."""
+    """The last progress that an earlier attempt reported, to go on from; None where there is none."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the call as JSON, such as for a line of a log."""
@@ -321,7 +322,7 @@ class CurrentCall:
 _current: Final[ContextVar[Attempt]] = ContextVar("acts_current_call")
 _reports: Final[ContextVar[ProgressReports]] = ContextVar("acts_progress")
 REPORTER: Final[ContextVar[Callable[[Attempt, bytes], object]]] = ContextVar("acts_reporter")
-"""What is given the progress of attempts that begin in this context, with those attempts."""
+"""The function that gets the progress of attempts that begin in this context, with the attempts."""
 _tasks: Final[WeakKeyDictionary[asyncio.Task[Any], tuple[Attempt, str]]] = WeakKeyDictionary()
 
 

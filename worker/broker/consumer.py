@@ -1,4 +1,4 @@
-"""What a worker takes from the broker: tasks in msgpack, and nothing that could stop it.
+"""The consumer of a worker: it takes tasks in msgpack from the broker, and nothing that could stop it.
 
 Celery's consumer takes a message for what it should be. One with a list for a name, or a body of another shape, ends
 the worker; one it refuses it prints, body and all, into the log. Here a message is looked at first, and what is refused
@@ -551,7 +551,7 @@ def _batched(producer: Any) -> AbstractContextManager[Any]:
 
 
 class Batch(NamedTuple):
-    """What was handed in at once."""
+    """The messages that were handed in together."""
 
     tasks: Sequence[TaskMessage]
     size: int

@@ -74,8 +74,8 @@ def unpack(data: bytes) -> Any:
 
 
 def read_packed(shape: TypeAdapter[T], data: object, limits: Limits, most_bytes: int) -> T:
-    """What bytes from outside hold, if it has that shape. Raises `MalformedMessage`, which does not show what they hold
-    instead: it may be data.
+    """Read bytes from outside that have to have this shape. Raises `MalformedMessage`, which does not show what they
+    hold instead: it may be data.
     """
     if not isinstance(data, bytes):
         raise MalformedMessage("its argument is not bytes")
@@ -127,7 +127,7 @@ class TaskMessage:
     queued: int = 0
     """How many like it lie in the queue, as far as that is known."""
     envelope: Envelope | None = None
-    """What it carries, where it is one."""
+    """The envelope, where the message is one."""
     returned: int = 0
     """How often workers have given it back that do not read it, or its run."""
     format: int | None = None
@@ -137,7 +137,7 @@ class TaskMessage:
 
 
 class LaneCall(NamedTuple):
-    """What the task says that drives a lane."""
+    """The argument of a task that drives a lane."""
 
     run: RunName
     instance: InstanceName | None
@@ -271,7 +271,7 @@ class DelegateCall:
     """Whether parts of the answer are sent while it is written, as results `{WRITTEN: TEXT}` (SPEC R13.8)."""
     untrusted: Untrusted | None = None
     provider_data: Mapping[str, str] = field(default_factory=dict)
-    """What providers have said beside the answers of a loop's earlier ticks, by tick."""
+    """The providers' own data in the answers of a loop's earlier ticks, by tick."""
     definition: str = ""
     """The name of the definition by which a model solves it: the operator of the process that asks may limit it."""
     asked: str = ""
@@ -393,7 +393,7 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
 
 
 def tick_answer(value: Any) -> Mapping[str, Any]:
-    """What a delegate worker says of a tick's request: `written`, what there is of an answer so far, and the `usage`
+    """A delegate worker's answer to a tick's request: `written`, the text of an answer so far, and the `usage`
     where that was reported; or `answer`, its text, and the `words` beside it, or `error`, each with the `model`, its
     `usage`, `seconds` and `provider_data`. Anything else is an invalid answer.
     """
@@ -420,7 +420,7 @@ _Seconds = Annotated[float, Field(ge=0, le=LONGEST_RETRY_DELAY_SECONDS, allow_in
 
 @dataclass(frozen=True, slots=True)
 class _TickUsage:
-    """What a tick's answer has cost, as the provider counts it."""
+    """The usage of a tick's answer, as the provider counts it."""
 
     input: Spent
     output: Spent
@@ -452,7 +452,7 @@ class _TickAnswer:
     is_fallback: bool | None = None
     """Whether another model has answered than the one that was asked."""
     provider_data: str | None = None
-    """What its provider said besides (see `DelegateCall`)."""
+    """The provider's own data (see `DelegateCall`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,7 +466,7 @@ class _Usage:
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """What asking models has cost (see `Success`)."""
+    """The cost of asking models (see `Success`)."""
 
     tokens: Count
     calls: Count | None = None
@@ -498,7 +498,7 @@ class _PackedDelivery:
 
 @dataclass(frozen=True, slots=True)
 class _AnyCall:
-    """What the messages of all remote calls have."""
+    """The fields that the messages of all remote calls have."""
 
     attempt: Attempt
 
@@ -521,7 +521,7 @@ class AttemptRef(NamedTuple):
     call: Count
     attempt: Count
     token: Token = ""
-    """What shows that the call was given to who speaks of it (see `tokens.shown_token`)."""
+    """The proof that the sender was given the call (see `tokens.shown_token`)."""
     seal: Token = ""
     """The seal of the run: another one may have its id since."""
 
@@ -544,7 +544,7 @@ class Completion(NamedTuple):
 
     @classmethod
     def of(cls, attempt: Attempt, result: Result) -> Completion:
-        """What a report says of the result of an attempt."""
+        """Report the result of an attempt."""
         ref = AttemptRef.of(attempt)
         match result:
             case Success():
@@ -567,28 +567,28 @@ class Unanswered(NamedTuple):
 
 
 class Progressed(NamedTuple):
-    """What a call that is at work has reported of its progress."""
+    """The progress that a call at work has reported."""
 
     ref: AttemptRef
     said: PackedProgress
 
 
 AboutCall: TypeAlias = AttemptRef | Completion | Unanswered | Progressed
-"""What a report says of a call."""
+"""The entries of a report about a call."""
 
 
 class Probe(NamedTuple):
-    """What is sent through a queue: when it is taken, everything published there before was taken, too."""
+    """A message through a queue: when it is taken, everything published there before was taken, too."""
 
     queue: Annotated[str, Field(max_length=NAME_CHARACTERS)]
     published_ms: Count
     token: Token = ""
-    """What shows that it was sent by a sweep (see `tokens`)."""
+    """The proof that a sweep sent it (see `tokens`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one process says of itself and its remote calls."""
+    """The report of one process about itself and its remote calls."""
 
     begun: tuple[AttemptRef, ...] = ()
     """Calls at work."""
@@ -603,12 +603,12 @@ class Report:
     unanswered: tuple[Unanswered, ...] = ()
     """Requests that wait for a model."""
     progressed: tuple[Progressed, ...] = ()
-    """What calls at work have reported of their progress."""
+    """The progress that calls at work have reported."""
     started: Count = 0
     """How many workers have begun: their code may admit what was given back (SPEC R17.3)."""
 
     def __add__(self, other: Report) -> Report:
-        """What both say."""
+        """Join two reports."""
         return Report(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
 

@@ -15,7 +15,7 @@ from typing import Final
 BANDS: Final = (0, 3, 6, 9)
 """Bands of the priorities 0, 1 to 3, 4 to 6, 7 to 9: kombu has a list for each of them, and no more."""
 BAND: Final = "\x06\x16"
-"""What separates, as in kombu's keys, the name of a queue from a band of priorities."""
+"""The separator, as in kombu's keys, between the name of a queue and a band of priorities."""
 BAND_SUFFIXES: Final = tuple(f"{BAND}{band}" if band else "" for band in BANDS)
 """The ends of the names of a queue's lists, one for each band; the lowest has none."""
 _TURNS: Final = (9, 6, 9, 3, 9, 6, 9, 9, 6, 9, 3, 9, 6, 9, 0)

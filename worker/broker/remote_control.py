@@ -47,7 +47,7 @@ class Cancellations:
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, None] = OrderedDict()
         self._at_work: defaultdict[str, set[Callable[[], object]]] = defaultdict(set)
-        """What stops each call that is at work."""
+        """The functions that stop each call at work."""
         self._of_run: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """The seals of what is at work, by the name of its run."""
 
@@ -116,9 +116,9 @@ _HARMLESS: Final = (
     *("ping", "stats", "active_queues", "registered", "revoked", "conf", "report", "clock", "acts_contracts"),
     *("enable_events", "heartbeat"),  # Flower sends the first every few seconds, the second when it starts
 )
-"""What tells of a worker, and nothing of what its tasks work on."""
+"""The commands that tell of a worker, and not of the data of its tasks."""
 _PARTS: Final = frozenset({"arguments", "destination", "matcher", "pattern", "reply_to", "ticket"})
-"""What kombu puts into a message beside the command's name."""
+"""The keys that kombu puts into a message beside the command's name."""
 
 
 def restrict(steps: Iterable[Any], settings: Settings) -> None:
@@ -138,7 +138,7 @@ def handlers(settings: Settings) -> dict[str, Handler]:
 
 
 def objection(command: object) -> str | None:
-    """What speaks against a message of the channel, whatever command it is."""
+    """The reason to refuse a message of the channel, whatever command it is."""
     match command:
         case {"method": str(), **rest}:
             pass
@@ -177,7 +177,7 @@ def _is_asker(given: object) -> bool:
 
 
 def _careful(take: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """What takes a message of the channel where there is no objection to it."""
+    """Wrap a reader of the channel, so that it gets only messages to which there is no objection."""
 
     def take_if_whole(body: Any, message: Any) -> None:
         reason = objection(body)

@@ -145,7 +145,7 @@ _BASE: Any = object
 
 
 class _ChannelParts(_BASE):  # type: ignore[misc]  # of whichever of kombu's classes
-    """What is changed of kombu's channels, as this module says: a mixin before one of its classes."""
+    """The changes to kombu's channels, as this module says: a mixin before one of its classes."""
 
     queue_order_strategy = QueueOrder
 
@@ -241,7 +241,7 @@ def _channel_class(base: Any) -> Any:
 
 
 def of_connections(*errors: type[Exception]) -> tuple[type[Exception], ...]:
-    """What is wrong with a connection, of what kombu calls so: a KeyError is raised by a message without its parts."""
+    """The errors of a connection among those that kombu calls so: a KeyError comes from a message without its parts."""
     return tuple(error for error in errors if error is not KeyError)
 
 
@@ -279,7 +279,7 @@ _NOT_OWN: Final = ("acts.", "celery.")
 _NAMED: Final = ("task", "id")
 """The headers by which every task is known."""
 _EMPTY: Final = ("eta", "expires", "group", "group_index", "chord", "retries", "shadow", "stamped_headers", "stamps")
-"""What Celery would act on, or show, in the headers of a message."""
+"""The headers of a message that Celery would act on, or show."""
 UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """How kombu names processes that await answers, and their questions."""
 
@@ -314,7 +314,7 @@ def queue_of(message: Any) -> str:
 
 
 class Admission:
-    """What the queues of a worker admit."""
+    """The messages that the queues of a worker admit."""
 
     def __init__(self, settings: Settings) -> None:
         self._most_bytes = int(settings.limit_call_bytes) + 2 * int(settings.limit_message_bytes) + ENVELOPE_BYTES
@@ -324,7 +324,7 @@ class Admission:
         self._tasks[settings.queue_background] |= {EXECUTE_BACKGROUND, EXECUTE_DELEGATE, PROBE}
 
     def objection(self, message: Any) -> str | None:
-        """What speaks against a message, as far as that can be seen without running it."""
+        """The reason to refuse a message, as far as that can be seen without running it."""
         if len(message.body) > self._most_bytes:
             return f"{len(message.body)} bytes, where {self._most_bytes} are allowed"
         headers = message.headers
@@ -415,7 +415,7 @@ def shown_name(task: str, shown: object) -> str:
 
 
 class ThreadSafeEvents(Events):  # type: ignore[misc]  # as above
-    """What the application is configured with."""
+    """The class of events that the application is configured with."""
 
     dispatcher_cls = f"{__name__}:ThreadSafeDispatcher"
 
@@ -474,7 +474,7 @@ def task_ids(id_: str, envelope: Envelope) -> list[str]:
 
 
 def sent_events(id_: str, message: TaskMessage, envelope: Envelope) -> list[dict[str, Any]]:
-    """What Celery's events say of the tasks of an envelope that was sent."""
+    """Celery's events for the tasks of an envelope that was sent."""
     place = {"queue": message.queue, "exchange": "", "routing_key": message.queue}
     plain = {"kwargs": "-", "parent_id": None, "retries": 0, "eta": None, "expires": None}
     name = message.task.removesuffix(SEVERAL)

@@ -483,7 +483,7 @@ LAYERS: Final[dict[str, tuple[Callable[[Layer, Settings], None], str | None]]] =
     "runs": (_runs, "log"),
     "dead letters": (_dead_letters, "log"),
 }
-"""What is looked at before the workers, in order: how, and the layer that has to be well for it."""
+"""The layers that are checked before the workers, in order: how, and the layer that has to be well for it."""
 
 
 def _workers_and_queues(settings: Settings) -> Iterator[Layer]:

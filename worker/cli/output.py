@@ -297,7 +297,7 @@ _COLOURS: Final = {
 _OF_INSTANCES: Final = ("completed", "running", "held", "paused", "scheduled", "cancelled", "failed", "deleted")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
 NOT_TAKEN: Final = "not taken"
-"""What people are shown of calls that were skipped since another branch was taken (`skipped` in JSON)."""
+"""The status that people are shown for calls that were skipped because another branch was taken (`skipped` in JSON)."""
 _ORDER: Final = ("waiting", "held", "unknown", "running", "done", "sent", "latent", NOT_TAKEN, "skipped", "failed")
 
 

@@ -451,7 +451,7 @@ def columns_of(plan: Plan, asked: Sequence[str], outputs: Sequence[str]) -> list
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What is known of all rows before the first one runs."""
+    """Facts about all rows, gathered before the first one runs."""
 
     plan: Plan
     """The plan of the first part."""
@@ -521,7 +521,7 @@ class RowBatch:
     """Rows that have come back, by status."""
     failures: Failures = field(default_factory=Failures)
     global_data: dict[str, Any] = field(default_factory=dict)
-    """What all rows see, where they are one run: gathered values."""
+    """The global data, where all rows are one run: gathered values."""
     has_failed: bool = False
     """Whether a run has failed, which may also be for a call that is no row's."""
 

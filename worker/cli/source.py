@@ -209,7 +209,7 @@ def decode_submission(content: bytes, settings: Settings, file: str) -> Any:
 _TABLE: Final = "; for a table give --rows FILE.csv --key COLUMN beside the plan: `acts run` runs it once for each row"
 _YAML: Final = "; convert YAML to JSON first"
 _OF_FORMATS: Final = {".csv": _TABLE, ".tsv": _TABLE, ".yaml": _YAML, ".yml": _YAML}
-"""What to do about a file that is no JSON, by the ending of its name."""
+"""Advice for a file that is no JSON, by the ending of its name."""
 
 
 def read_source(file: str, settings: Settings) -> bytes:

@@ -161,7 +161,7 @@ class _Entry:
 
     schedule: Schedule
     name: str
-    """What the ids of its runs begin with."""
+    """The beginning of the ids of its runs."""
     words: tuple[str, ...]
     """The command that submits it, without an id."""
     folder: str
@@ -171,7 +171,7 @@ class _Entry:
         return f"{self.name}-{moment:{self.schedule.occasion}}"
 
     def files(self, scheduler: str) -> dict[str, str]:
-        """What a program that keeps the time is given: texts, by the names of the files they belong into. Raises
+        """The files that a scheduler needs: texts, by the names of the files. Raises
         `Failed`.
         """
         if scheduler == "beat":

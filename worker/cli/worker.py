@@ -418,7 +418,9 @@ def _wait_for_end() -> None:
 
 _BACKOFF: Final = Backoff(1.0, 30.0)
 _WAYS_TO_STOP: Final = (signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL)
-"""What the first, the second and every further request send on: finish what is under way; end; end by force."""
+"""The signals that the first, the second and every further request send on: finish what is under way; end; end by
+force.
+"""
 
 
 class Supervisor:

@@ -128,7 +128,7 @@ class CallResult:
     version: str | None = None
     """The version of its code that has run; None also where a model has answered."""
     cost: Mapping[str, Any] | None = None
-    """What asking models for it has cost: `requests`, `tokens` that were charged, `usage`, `seconds`, `money` and
+    """The cost of asking models for it: `requests`, `tokens` that were charged, `usage`, `seconds`, `money` and
     `currency` where the price is known, the `model` of a single request, `calls`, how many its run has started (SPEC
     R13.3).
     """
@@ -307,7 +307,7 @@ def _status(state: CallState, end: End | None, condition: Condition | None) -> S
 
 
 def _shown_cost(cost: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """What a call has cost, for readers: an amount in the currency, where its price is known."""
+    """The cost of a call, for readers: an amount in the currency, where its price is known."""
     if cost is None or "nanodollars" not in cost:
         return cost
     kept = {key: value for key, value in cost.items() if key != "nanodollars"}
@@ -397,7 +397,7 @@ class LogEntry:
     audit: AuditRecord | None = None
     end: CallEnd | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """What a decision on a held call has changed (see `Changes`); `audit` says who decided."""
+    """The changes that a decision on a held call has made (see `Changes`); `audit` says who decided."""
     tick: Event | None = None
     """That a tick of the loop was asked, answered, or has ended; with an answer, `message` is its solution."""
 

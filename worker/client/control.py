@@ -322,7 +322,7 @@ class LoopControl:
         self._take(step, done)
 
     def asked(self, tick: int) -> dict[str, Any]:
-        """What a model was asked in a tick: `messages`, `schema`, and its `config` and `digest`.
+        """The request to a model in a tick: `messages`, `schema`, and its `config` and `digest`.
 
         Raises `RunNotFound`, `NoLoop`, `NoSuchTick`, `RedisError`.
         """

@@ -231,7 +231,7 @@ def _with(run: DeletableRun, holdings: Sequence[Holding], letters: Mapping[str, 
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What was deleted of a run."""
+    """The parts of a run that were deleted."""
 
     run: str
     instances: tuple[str, ...]

@@ -242,7 +242,7 @@ class Summary:
     duration_seconds: float
     """Seconds from its submission to its end, or to now."""
     cost: Mapping[str, Any] | None = None
-    """What its loop has cost so far, from `Cost.to_dict` (SPEC R13.12); None if it is no request."""
+    """The cost of its loop so far, from `Cost.to_dict` (SPEC R13.12); None if it is no request."""
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to what `acts runs --json` prints."""

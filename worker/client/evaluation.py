@@ -33,7 +33,7 @@ from .submitting import SubmissionOptions
 Functions = Callable[[str], Callable[..., Any] | None]
 """The function of a name; None where there is none."""
 Judge = Callable[[Result], str | None]
-"""What is wrong with a result that was completed; None where nothing is."""
+"""Judges a completed result: says what is wrong with it, or None."""
 
 _KEYS: Final = {"name", "submission", "expect"}
 _SHAPE: Final = (
@@ -62,7 +62,7 @@ class Trial:
     repeat: int
     run: str | None = None
     difference: str | None = None
-    """What was not as expected; None where the case has passed."""
+    """The difference from what was expected; None where the case has passed."""
     output: Any = None
     cost: Cost = field(default_factory=Cost)
     seconds: float = 0.0
@@ -236,7 +236,7 @@ def _judge(expect: Any, functions: Functions) -> Judge:
 
 
 def _asked(function: Callable[..., Any], result: Result) -> str | None:
-    """What a function says against a result."""
+    """Ask a function about a result: the text of its objection, or None."""
     takes_all = len(inspect.signature(function).parameters) > 1
     try:
         said = function(result.output, result) if takes_all else function(result.output)

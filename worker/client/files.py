@@ -22,7 +22,7 @@ from ..registry.models import image_size
 
 _KINDS: Final = "PNG, JPEG, GIF, WebP, PDF and texts in UTF-8"
 _FORMS: Final = ("image", "application/pdf")
-"""What a name says of these kinds has to be so."""
+"""The kinds of files whose names have to tell the truth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def require_given(contexts: Iterable[Place], contents: Mapping[str, bytes]) -> N
 
 
 def size_problem(where: str, messages: Iterable[Any], most_bytes: int) -> Problem | None:
-    """What is wrong where the files of a request have more bytes than it may have."""
+    """The problem of a request whose files have more bytes than it may have; None where they have not."""
     if (size := sent_bytes(messages)) <= most_bytes:
         return None
     text = f"its files have {size} bytes in base64, where a request may have {most_bytes} (ACTS_LIMIT_CALL_BYTES)"
@@ -173,7 +173,9 @@ def size_problem(where: str, messages: Iterable[Any], most_bytes: int) -> Proble
 
 
 def _media_type(name: str, content: bytes) -> str:
-    """What a file is, by how it begins. Raises `ValueError` where no model takes it, or its name says otherwise."""
+    """The media type of a file, by how it begins. Raises `ValueError` where no model takes it, or its name says
+    otherwise.
+    """
     found = picture_type(content) or ("application/pdf" if content.startswith(b"%PDF-") else None)
     found = found or ("text/plain" if _is_text(content) else None)
     said = mimetypes.guess_type(name)[0] or ""

@@ -184,7 +184,7 @@ class Forker:
         lane.apply(read_entry(copy.add(written).encode(), written))
 
     def _begun(self) -> dict[str, dict[int, Fields]]:
-        """What the run's whole log says of the beginnings of calls that run at most once, by lane and call;
+        """The entries of the run's whole log about the beginnings of calls that run at most once, by lane and call;
         the last attempt counts.
         """
         found = defaultdict[str, dict[int, Fields]](dict)
@@ -235,7 +235,7 @@ def _gathering(run: RunState) -> dict[str | None, Gathers]:
 
 
 def _budget(name: str, run: RunState) -> dict[str, Any]:
-    """What a run's loop has taken, as the fork of that name counts it (lua/budget.lua)."""
+    """The spending of a run's loop, as the fork of that name counts it (lua/budget.lua)."""
     if run.loop is None:
         return {}
     spent, calls = run.loop.delegated

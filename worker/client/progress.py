@@ -35,8 +35,9 @@ _BEGINNING: Final = "0-0"
 
 
 class Arrivals:
-    """What comes in one run, read by a client for event loops, or one for threads: its coroutines then never wait for a
-    loop. All of it raises `RunNotFound`, `InfrastructureError` and, when its time is over, `RunTimeout`.
+    """The entries that arrive in one run, read by a client for event loops, or one for threads: its coroutines then
+    never wait for a loop. All of it raises `RunNotFound`, `InfrastructureError` and, when its time is over,
+    `RunTimeout`.
     """
 
     def __init__(self, run: str, redis: Any, settings: Settings, *, blocks: bool = False) -> None:
@@ -195,9 +196,9 @@ class Event:
     calls: int | None = None
     """How many calls the answer of a tick has."""
     model: str | None = None
-    """What has answered a tick."""
+    """The model that answered a tick."""
     usage: Mapping[str, Any] | None = None
-    """What that has cost: `input`, `output`, `cached` tokens, as the provider says."""
+    """The usage: `input`, `output`, `cached` tokens, as the provider says."""
     errors: int | None = None
     """How many errors a tick has had when it has ended; of an answer, what is invalid in it."""
     reason: str | None = None

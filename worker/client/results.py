@@ -346,7 +346,7 @@ def _told(index: int, text: str, instances: Sequence[str]) -> str:
 
 
 class _Data(dict[str, Any]):
-    """What a reader sees of each kind. A kind that is not there says why, as `Result.value` does."""
+    """The values of each kind, as a reader sees them. A kind that is not there says why, as `Result.value` does."""
 
     def __init__(self, data: Mapping[str, Any], result: Result, instance: str | None) -> None:
         super().__init__(data)
@@ -393,7 +393,7 @@ class TickResult:
     set_aside: str | None = None
     """Why its output was not accepted."""
     cost: Cost | None = None
-    """What its requests have cost (SPEC R13.12)."""
+    """The cost of its requests (SPEC R13.12)."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the tick as JSON; `set_aside` is there only where there is a reason."""
@@ -433,7 +433,7 @@ class Result(Generic[OutputT]):
     ticks: Sequence[TickResult] | None = None
     """The ticks of its loop that were answered, where it is a request."""
     cost: Cost | None = None
-    """What asking models has cost in all, by its loop, its calls and their child runs (SPEC R13.12)."""
+    """The total cost of asking models: its loop, its calls and their child runs (SPEC R13.12)."""
     background: Background | None = None
     """The calls that it has sent and not awaited (SPEC R5.1); None where there are none, or at a past moment."""
     is_simulation: bool = False

@@ -174,7 +174,9 @@ class Retried:
 
 
 class RetryPlan:
-    """What a retry undoes in a run, and what becomes stale; the lanes, the global one first, name the chosen calls."""
+    """The calls that a retry undoes in a run, and those that become stale; the lanes, the global one first, name the
+    chosen calls.
+    """
 
     def __init__(self, view: RunView, lanes: Sequence[RetryLane], scope: RetryScope) -> None:
         self.view = view

@@ -310,7 +310,7 @@ class Run(ReadableRun[OutputT]):
         self._publisher = publisher
         self._check = check
         self._shown: dict[str, str] = {}
-        """What `held` has shown, by the calls' ids here: what a decision is about that names nothing else."""
+        """The digests that `held` has shown, by the calls' ids here: a decision that names no digest is about these."""
 
     @cached_property
     def _loop(self) -> LoopControl:

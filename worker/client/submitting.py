@@ -66,7 +66,8 @@ class Label:
     trace: TracePlace | None = None
     """The span that the run is submitted under."""
     contracts: str = ""
-    """What it was checked against, where the code of its activities is elsewhere (see `registry.contracts`)."""
+    """The contracts it was checked against, where the code of its activities is elsewhere (see `registry.contracts`).
+    """
     at_ms: int | None = None
     """The time at which the run begins; at once where there is none, or it is past."""
     priority: int = 0
@@ -725,4 +726,4 @@ def _as_it_is(text: Any) -> Any:
 
 
 Submitted = Draft | Context
-"""What `submit` takes first: a draft, a document, or the context."""
+"""The first argument of `submit`: a draft, a document, or the context."""

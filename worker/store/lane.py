@@ -175,20 +175,20 @@ class LaneWork:
 
 
 class RunView:
-    """What the lanes of a run share: the definition, the global values, the statuses of global calls."""
+    """The parts of a run that its lanes share: the definition, the global values, the statuses of global calls."""
 
     def __init__(self, run: str, definition: StoredPlan, tokens: Tokens, limits: Limits) -> None:
         self.run = run
         self.limits = limits
         self.tokens = tokens
         self.state = RunState(definition)
-        """What was read of the run: the global lane, and what lanes share."""
+        """The state of the run as far as it was read: the global lane, and what lanes share."""
         self.size = 0
         """The bytes of the definition, of the entries and of the files."""
         self.entries: list[Entry] = []
         """The global lane's entries, of a loop: each tick opens that lane again, which is not read again."""
         self.files: Mapping[str, bytes] = {}
-        """What its messages show, by the digests."""
+        """The files in its messages, by their digests."""
         self.born = ""
         """When it was submitted, which tells it from another one under its id."""
         self.trace = ""
@@ -197,7 +197,7 @@ class RunView:
         self.sends_much = False
         """Whether a remote call of it was given something large."""
         self._work: dict[bytes, LaneWork] = {}
-        """What is to be done by each record that lanes share."""
+        """The work for each record that lanes share."""
 
     @classmethod
     async def open(
@@ -223,7 +223,9 @@ class RunView:
         self.files = await log.with_files(self.run, self.files, entries)
 
     def entries_of(self, opened: Opened) -> Sequence[Entry]:
-        """What was read of a lane of this run. Raises `RunGone` where it is one of another run under its id."""
+        """The entries that were read of a lane of this run. Raises `RunGone` where it is one of another run under its
+        id.
+        """
         if opened.born != self.born:
             raise RunGone(self.run)
         return opened.entries
@@ -324,7 +326,7 @@ class LaneView:
         self.given_back: dict[int, int] = {}
         """Since when calls wait for code that admits them, by the log's first note of that, in ms (SPEC R17.3)."""
         self.progress: dict[int, bytes] = {}
-        """What calls have reported last of their progress, for their next attempts."""
+        """The last progress that calls have reported, for their next attempts."""
         self._again = Counter(call for calls in undone for call in calls)
         first = next((entry for entry in reversed(entries) if entry.record is not None), None)
         self._first = first.id if first is not None else "0-0"
@@ -422,7 +424,7 @@ class LaneView:
             self._take(event, f"result of call {call_of(outcome.index)}")
 
     def output_fault(self) -> str | None:
-        """What `output_fault` says of the run's output; empty for nothing, None where that is not known here.
+        """The fault of the run's output (see `output_fault`); empty for none, None where it is not known here.
 
         It is known in the global lane when all its calls have ended.
         """

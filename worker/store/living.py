@@ -34,7 +34,7 @@ class SilentProcess:
     """A process that is alive and has reported nothing for some time. Times are in ms of the server's clock."""
 
     process: str
-    """What the owners of its claims begin with (see `broker.attempts.owner_token`)."""
+    """The beginning of the owners of its claims (see `broker.attempts.owner_token`)."""
     worker: str
     host: str
     pid: int
@@ -54,7 +54,7 @@ class SilentProcess:
 
 
 class Living(NamedTuple):
-    """What processes that live hold."""
+    """The claims and queues that living processes hold."""
 
     holders: Mapping[str, Mapping[str, int]]
     """By run and holder - an owner, or a call - until when in ms."""
@@ -154,7 +154,7 @@ def _silent(written: Any, until_ms: int) -> SilentProcess:
 
 
 class QueuedMessage(NamedTuple):
-    """What is read of a message that lies in a queue."""
+    """The parts that are read of a message in a queue."""
 
     tag: str
     tasks: int
@@ -176,7 +176,7 @@ class QueuedMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueNote:
-    """What was noted of one queue."""
+    """The notes about one queue."""
 
     at: float
     """When, in seconds since 1970."""

@@ -66,7 +66,7 @@ class Opened:
 
 
 class Shared(NamedTuple):
-    """What the lanes of a run share, and one of them, as they are read at first."""
+    """The parts of a run that its lanes share, with one lane, as they are read first."""
 
     definition: bytes | None
     """None where there is no such run (any more)."""
@@ -100,14 +100,14 @@ class LogTerms:
     tells: bool = False
     """Whether there is a web hook to be called for what is held."""
     run_bytes: int = NO_LIMIT
-    """What the calls of a run may write in all."""
+    """The most bytes that the calls of a run may write in all."""
     run_work: int = NO_LIMIT
-    """What validation may take in all."""
+    """The most work that validation may take in all."""
     most_losses: int = 5
     """With how many losses a call begins no more."""
 
     def to_request(self) -> dict[str, Any]:
-        """What the script of a commit takes."""
+        """The request of a commit's script."""
         return {
             "published_ms": milliseconds(self.published_seconds),
             "silent_ms": milliseconds(self.lease_seconds),
@@ -138,7 +138,7 @@ class MessageLog:
         self._progress = Outage(logger, "writing the progress of calls")
 
     async def shared(self, run: str, instance: str | None = None) -> Shared:
-        """What lanes share, with one of them, in one round trip."""
+        """Read what lanes share, with one of them, in one round trip."""
         definition, key, (above, priority), *lanes = await asyncio.gather(
             self._commands.execute("GET", self._keys(run).definition),
             self._secret(),
@@ -281,7 +281,7 @@ class MessageLog:
         return taken.shortfall(budgets, answer)
 
     async def budgets(self, run: str, limits: LoopLimits) -> tuple[Budget, ...]:
-        """What the calls of a loop take from: its own budget, and those above it."""
+        """Read the budgets that the calls of a loop take from: its own, and those above it."""
         fields = await self._commands.execute("HMGET", self._keys(run).state, PARENT, *SPENT)
         return budgets_of(run, limits, *fields)
 
@@ -316,7 +316,7 @@ class MessageLog:
         return int(resumed or 0), int(code_came or 0)
 
     async def cached(self, digest: bytes) -> Any:
-        """What is kept under a digest; None where nothing is. There are 4,096 places, and never more of it is kept."""
+        """Read the result that is kept under a digest; None where there is none. At most 4,096 are kept."""
         found = await self._commands.execute("GET", self._place(digest))
         if found is None or not found.startswith(digest):
             return None

@@ -51,7 +51,7 @@ class Ended:
     error: Mapping[str, Any] | None
     reason: str | None
     messages: tuple[Mapping[str, Any], ...]
-    """What it has written."""
+    """The messages that it has written."""
     labels: Labels = TRUSTED
     """The sources of all that it hangs on (SPEC R16.2)."""
 
@@ -90,9 +90,9 @@ class LoopView:
         self.wire: str | None = None
         """How the first request was put, `json` or `tools`, and so all others (SPEC R12.6); None before it."""
         self.provider_data: dict[str, str] = {}
-        """What providers have said beside the answers, by tick."""
+        """The providers' own data in the answers, by tick."""
         self.pictures: dict[str, Mapping[str, Any] | None] = {}
-        """What is known of the pictures of tools by their digests; None of one that cannot be shown."""
+        """The pictures of tools, by their digests; None for one that cannot be shown."""
         self.schema: Any = None
         """The schema of the requests, the same in every tick; None before the first."""
         self.asks: Request | None = None
@@ -227,7 +227,7 @@ class LoopView:
         return any(self.call(where).gather for where in self.open)
 
     def left_of(self, instance: str | None, added: Mapping[str | None, Sequence[Call]]) -> dict[str, Any]:
-        """What the record of a lane keeps of the one before, where an answer brings calls to it; `added` as above."""
+        """The parts of a lane's record that stay when an answer brings calls to it; `added` as above."""
         lane = self.state.lanes.get(instance)
         if not added or lane is None or not lane.records:
             return {}
@@ -341,7 +341,7 @@ def plan_of(calls: Sequence[Any]) -> Planned:
 
 
 def loop_limits(config: Mapping[str, Any], settings: Settings) -> LoopLimits:
-    """What a run's loop may spend: its config can only tighten what the operator has set (SPEC R4.2a, R13.3)."""
+    """The limits of a run's loop: its config can only tighten what the operator has set (SPEC R4.2a, R13.3)."""
     limits = LoopLimits.of(config, most_of(settings))
     model = settings.find_model(config.get("model"))
     if model is None or config.get("max_output_tokens") is not None:
@@ -361,7 +361,7 @@ _OWN: Final = frozenset({"solution", "error"})
 
 
 def repeats_of(view: LoopView) -> dict[str, Any] | None:
-    """What the last tick has come to, as a `digest`, and how many `times` in a row; None where it had no calls."""
+    """The result of the last tick, as a `digest`, and how many `times` it came in a row; None where it had no calls."""
     tick = view.loop.last
     written = tick.solution["solution"]["calls"] if tick is not None and tick.solution is not None else []
     calls = [call for call in written if isinstance(call, dict)]
@@ -407,7 +407,7 @@ def _leads_to(text: str, path: str) -> bool:
 
 
 def _ends(view: LoopView, tick: Tick) -> list[Any]:
-    """What has become of the calls of the tick, and what was wrong with it."""
+    """The ends of the calls of the tick, and the errors of its answer."""
     ended = sorted(view.ended.items(), key=lambda pair: (pair[0][1], pair[0][0] or ""))
     wrong = [[error.type, error.message, error.pointer, error.instance] for error in tick.invalid]
     return [
@@ -417,7 +417,7 @@ def _ends(view: LoopView, tick: Tick) -> list[Any]:
 
 
 def _said(end: Ended, *, hides: bool) -> list[Any]:
-    """What a call has ended with; of what its model is not shown, how much that is."""
+    """The end of a call; where its model is not shown the values, only their sizes."""
     data = [message.get("data") for message in end.messages]
     if hides and end.labels:
         return [

@@ -53,7 +53,7 @@ RawEntry = tuple[bytes, dict[bytes, bytes]]
 
 
 class Head(NamedTuple):
-    """What a run has besides its state, its files and its log, as a copy of it has it, too."""
+    """The parts of a run, besides its state, files and log, that a copy of it has, too."""
 
     definition: bytes
     instances: Sequence[str]
@@ -62,7 +62,7 @@ class Head(NamedTuple):
 
 
 class FirstRead(NamedTuple):
-    """What one round trip reads of a run: most runs have no more."""
+    """The parts of a run that one round trip reads: most runs have no more."""
 
     status: str | None
     has_begun_calls: bool

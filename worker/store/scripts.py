@@ -115,14 +115,14 @@ class Script:
 
 
 class Commands(Protocol):
-    """What sends commands for the tasks of one event loop (`connections.GroupedCommands`)."""
+    """Sends commands for the tasks of one event loop (`connections.GroupedCommands`)."""
 
     def register_script(self, text: str) -> str:
         """Make a script known; returns what `run_script` takes."""
         ...
 
     async def run_script(self, sha: str, keys: tuple[str, ...], *arguments: Any) -> Any:
-        """What a registered script answers."""
+        """Run a registered script."""
         ...
 
 
@@ -209,13 +209,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
-"""What reading raises that expects another shape; msgpack's errors are ValueErrors."""
+"""The exceptions of reading bytes of another shape; msgpack's errors are ValueErrors."""
 
 
 def readable(
     key: str, entries: Iterable[bytes], read: Callable[[bytes], T], remove: Callable[[bytes], object]
 ) -> Iterator[T]:
-    """What `read` makes of the entries of a key; one that it cannot read is removed."""
+    """Read the entries of a key; one that `read` cannot read is removed."""
     for entry in entries:
         try:
             made = read(entry)

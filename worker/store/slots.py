@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 Pair = tuple[str, str]
 
 RATE: Final = "rate:"
-"""What the name of a rate begins with."""
+"""The beginning of the name of a rate."""
 KEYED: Final = "\x1f"
 """The part of a name before the key of a call."""
 
@@ -61,7 +61,7 @@ class Wanted:
     call: CallId
     limits: Mapping[str, Limit]
     key: str = ""
-    """What follows `KEYED` in names that have a key."""
+    """The part after `KEYED` in names that have a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +371,7 @@ _SUMS: Final = ("=tokens", "=open", "=calls", "=money", "=open_money")
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be taken below one loop; None is no limit."""
+    """The limits of all that is below one loop; None is no limit."""
 
     run: str
     tokens: int | None
@@ -437,7 +437,7 @@ class Reservation:
         }
 
     def shortfall(self, budgets: Budgets, answer: Mapping[str, Any]) -> Shortfall | None:
-        """What the script's answer says against it."""
+        """The shortfall in the script's answer, if there is one."""
         if answer["is_drawn"]:
             return None
         if answer["is_over"]:
@@ -460,8 +460,8 @@ def sum_fields(budgets: Budgets) -> list[str]:
 
 
 def left_of(budgets: Budgets, found: Iterable[Any]) -> dict[str, int]:
-    """What is left for a child that begins now, by the keys of `config`, money in nanodollars; `found` are the values
-    of `sum_fields`.
+    """The amounts left for a child that begins now, by the keys of `config`, money in nanodollars; `found` are the
+    values of `sum_fields`.
 
     What others have only reserved may be given back: the child waits for it, as any request does.
     """

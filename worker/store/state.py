@@ -1,4 +1,5 @@
-"""What the log says of one lane: the one fold that results, forks, amendments, retries, explanations and the loop read.
+"""The state of one lane, folded from the log: the one fold that results, forks, amendments, retries, explanations and
+the loop read.
 
 A new kind of entry is one class of events, one line in `entries`, and one line in the table below. Readers that keep no
 state of a lane, such as traces, read each entry by what `Entry` says of its call.
@@ -92,7 +93,7 @@ class End:
 
 @dataclass(slots=True)
 class CallState:
-    """What the log says of one call that has begun, or ended."""
+    """The state of one call that has begun, or ended, by the log."""
 
     end: End | None = None
     begun: str | None = None
@@ -100,24 +101,24 @@ class CallState:
     held: str | None = None
     """The entry since which it waits for a person or a moment, or did."""
     evidence: Evidence | None = None
-    """What is known of it, if it waits, or did, since its end is not known (SPEC R4.11)."""
+    """The evidence, if it waits, or did, because its end is not known (SPEC R4.11)."""
     is_decided: bool = False
     decided_ms: int | None = None
     """When it was held, or decided on: the later one."""
     given: Snapshot | None = None
-    """What it waits with for a person or a moment, or is run with for each, until it has ended."""
+    """The parameters and scopes with which it waits for a person or a moment, or runs for each, until it has ended."""
     ruling: Ruling | None = None
     """The decision on it."""
     until_ms: int | None = None
     """The moment that it waits for, or did."""
     progress: Progress | None = None
-    """What its code has reported last."""
+    """The last progress that its code has reported."""
     child: str | None = None
     """The run that answers it, or is to."""
     elements: Elements | None = None
     """Where it runs for each, and has begun."""
     cost: Mapping[str, Any] | None = None
-    """What asking models for it has cost, also before it was tried again."""
+    """The cost of asking models for it, also before it was tried again."""
     since_ms: int = 0
     """When its lane was laid out, or it was decided on: before that it could not begin."""
     is_stale: bool = False
@@ -167,11 +168,11 @@ class LaneState:
         self.instance = instance
         self.fold = fold
         self.records: list[LaneRecord] = []
-        """What the lane was and is, the newest last."""
+        """The records of the lane, the newest last."""
         self.known: Mapping[int, Call] = {}
         """Every call that it has ever had."""
         self.calls: dict[int, CallState] = {}
-        """What is known of those that have begun, or ended."""
+        """The calls that have begun, or ended."""
         self.left = 0
         """How many of the calls that it has ever had have not ended."""
         self.set_aside = 0
@@ -182,7 +183,7 @@ class LaneState:
 
     @property
     def record(self) -> LaneRecord:
-        """What the lane is now."""
+        """The newest record of the lane."""
         return self.records[-1] if self.records else LaneRecord()
 
     @property
@@ -202,7 +203,7 @@ class LaneState:
         return {call.index: record.tick for record in ticked if record.tick is not None for call in record.calls}
 
     def call(self, index: int) -> CallState:
-        """What is known of a call; to be read only."""
+        """The state of a call; do not change it."""
         return self.calls.get(index, _UNKNOWN)
 
     def end(self, index: int) -> End | None:
@@ -334,7 +335,7 @@ _CHANGES: Final[Mapping[Any, Callable[[LaneState, Entry, Any], None]]] = {
 
 
 def _together(before: Mapping[str, Any] | None, cost: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a call has cost, its elements or attempts together."""
+    """The cost of a call, its elements or attempts together."""
     if before is None:
         return cost
     calls = sum(each.get("calls", 0) for each in (before, cost))
@@ -368,7 +369,7 @@ class RunState:
         self.exceeded: str | None = None
         """Why the run was ended: it took more than a run may."""
         self.missed: tuple[str, ...] = ()
-        """What was promised, did not come, and could not be done without (SPEC R11.6)."""
+        """The promised places that did not come and were needed (SPEC R11.6)."""
         self.gave_up = "0-0"
         """The entry with which the run gave up what was promised and had not come."""
         self.amended = "0-0"

@@ -1,4 +1,4 @@
-"""What recovery reads and writes: whose turn it is to sweep, probes, reports of calls, what is lost or due in runs, and
+"""The store of recovery: whose turn it is to sweep, probes, reports of calls, what is lost or due in runs, and
 their outboxes.
 
 Each step is a script (lua/recovery.lua, lua/reports.lua, lua/sweep.lua, lua/outbox.lua): a process that dies leaves it
@@ -149,7 +149,7 @@ class ProbeTable:
 
 
 class ReportedCalls:
-    """What workers that see only the broker report of the calls of runs. All of it raises `RedisError`."""
+    """The reports about calls of workers that see only the broker. All of it raises `RedisError`."""
 
     def __init__(self, redis: Redis, settings: Settings) -> None:
         self._redis = redis
@@ -192,7 +192,7 @@ class ReportedCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptRun:
-    """What was found in a run; the fields are those of the script's answer (see sweep.lua)."""
+    """The findings in a run; the fields are those of the script's answer (see sweep.lua)."""
 
     status: str | None = None
     parent: str | None = None
@@ -302,7 +302,7 @@ class OutboxTable:
         return found
 
     def readable(self, run: str, members: Collection[bytes], read: Callable[[bytes], T]) -> Iterator[T]:
-        """What `read` makes of the task of each call; one that it cannot read is set aside."""
+        """Read the task of each call; one that `read` cannot read is removed."""
         return readable(self._keys(run).outbox_tasks, members, read, partial(self.remove, run))
 
     def set_aside(self, run: str, member: bytes) -> None:

@@ -327,7 +327,7 @@ def _limit_text(name: str, limit: str) -> str:
 
 
 def _readable(values: Iterable[Any], read: Callable[[Any], T]) -> Iterator[T]:
-    """What can be read of values that a stranger may have written."""
+    """The values that can be read, where a stranger may have written them."""
     for value in values:
         try:
             made = read(value)
@@ -464,7 +464,7 @@ class DeadLetter:
 
     @property
     def body(self) -> dict[str, Any]:
-        """What the call was sent with: its parameters, its scopes."""
+        """The message with which the call was sent: its parameters, its scopes."""
         fields: dict[str, Any] = unpack(self.task.body)
         return {name: value for name, value in fields.items() if name != "attempt"}
 

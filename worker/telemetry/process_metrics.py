@@ -1,4 +1,4 @@
-"""What a worker's process has done since it began, and has at work: counters, histograms and gauges of its own.
+"""Metrics of a worker's process, of what it has done and has at work: counters, histograms and gauges of its own.
 
 Each thing is counted by one process: an attempt by the one that runs it, the end of a call by the one that
 commits it, the end of a run by the one that takes it from the list. So the sum over all processes is the whole.
@@ -200,7 +200,7 @@ def _labels(names: BoundedNames) -> Callable[[str], str]:
 
 
 class _Refusals(Collector):
-    """What this process has refused, which is counted in any case."""
+    """Counts the messages that this process has refused."""
 
     def collect(self) -> Iterator[Metric]:
         """Yield the number of refusals."""

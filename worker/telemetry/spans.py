@@ -53,7 +53,7 @@ class Span:
 
     operation: str
     about: str | None
-    """What the operation is done to: the name of a tool, an agent, a model."""
+    """The object of the operation: the name of a tool, an agent, a model."""
     place: TracePlace
     above: str | None
     """The span that it is part of; None for the root of a trace."""
@@ -141,7 +141,7 @@ _Where = tuple[str | None, int | None]
 
 
 class _Known(NamedTuple):
-    """What a span says of a call."""
+    """The facts in a span of a call."""
 
     tool: str
     executor: Executor

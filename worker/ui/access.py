@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 
 class Answering(Protocol):
-    """What gives the answers: `acts_celery.worker.ui.Page`."""
+    """Gives the answers: `acts_celery.worker.ui.Page`."""
 
     def answer(self, path: str, query: Mapping[str, str], owner: str | None = None) -> Any:
         """The answer to a question, as JSON has it; with an `owner` only its own runs are there."""
@@ -94,7 +94,7 @@ class Reader:
         return await self.call(_run_of(path), lambda: encoded(self._page.answer(path, query, owner)))
 
     async def call(self, run: str, ask: Callable[[], T]) -> T:
-        """What a function that reads a run returns."""
+        """Run a function that reads a run, and return its result."""
         turn = self._turns.get(run)
         if turn is None:
             self._turns[run] = turn = asyncio.Semaphore(limits.OF_ONE_RUN)
@@ -162,7 +162,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
 
 
 def refusal(error: Exception) -> Refused:
-    """What is answered where an error was raised; what nobody has foreseen goes to the log."""
+    """The answer for an error; an unforeseen one goes to the log."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, HTTPException):
@@ -212,11 +212,11 @@ class Site:
     """One of our servers."""
 
     guarded: str
-    """What begins with this path takes a token."""
+    """The path below which every request needs a token."""
     url_setting: str
     """The setting that says where the server is, as clients see it."""
     how_to_enter: str
-    """What to do without a token."""
+    """Advice for people without a token."""
     where_from: str
     """Where a token comes from."""
 
@@ -307,7 +307,7 @@ class Access:
         return found
 
     def shares(self, most: int, what: str) -> Shares:
-        """What each name may have of something that is there `most` times: half, or all where nobody else enters."""
+        """The share of each name in something that is there `most` times: half, or all where nobody else enters."""
         is_alone = len({visitor.name for _, visitor in self._known}) < 2
         return Shares(most if is_alone else max(limits.LEAST_SHARE, most // 2), what)
 
@@ -330,7 +330,7 @@ def _digest(token: str) -> bytes:
 
 
 def _place(address: str) -> str:
-    """What tries are counted by: an address, of IPv6 the subnet that one host can take addresses from."""
+    """The key by which tries are counted: an address, or for IPv6 the subnet from which one host can take addresses."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -560,7 +560,7 @@ class DocumentProcesses:
         self._waiting = Counter[str]()
 
     async def answer(self, visitor: str, about: Mapping[str, Any], body: bytes) -> Any:
-        """What a process answers to a body, and to what is said about it. Raises `Refused`."""
+        """Have a process answer a body, and what is said about it. Raises `Refused`."""
         if (own := self._own.get(visitor)) is None:
             self._own[visitor] = own = asyncio.Lock()
         if self._waiting[visitor] >= limits.DOCUMENTS_MOST_WAITING:
@@ -657,5 +657,5 @@ async def _serve_documents(
 
 
 def out_of_memory() -> Refused:
-    """What is answered where a document has taken all the memory that it may."""
+    """The answer for a document that has taken all the memory that it may."""
     return Refused(413, "TooLarge", f"takes more than {limits.DOCUMENTS_MOST_BYTES} bytes of memory")

@@ -178,7 +178,9 @@ class ListOfWorkflows(ApiAnswer):
 
 
 class WorkflowOverview(ApiAnswer):
-    """What a workflow needs (the `schema` of its input), gives, costs and can reach, and what `acts check` finds."""
+    """An overview of a workflow: what it needs (the `schema` of its input), gives, costs and can reach, and its
+    findings.
+    """
 
     name: str
     problems: list[ProblemPlace] = Field(description="Why it cannot be run from here; there is nothing else then.")
@@ -249,7 +251,7 @@ class PlanToApprove(ApiAnswer):
 
 
 class ActionDone(ApiAnswer):
-    """What an action has done."""
+    """The result of an action."""
 
     run: str = Field(description="The run; of a fork the new one.")
     status: str

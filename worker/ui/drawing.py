@@ -184,7 +184,7 @@ def _apart(row: Sequence[Member], wanted: Mapping[Member, float], widths: Mappin
 
 
 NOT_TAKEN: Final = "not taken"
-"""What people read of a call that was skipped since another branch was taken."""
+"""The words for a call that was skipped because another branch was taken."""
 WORST_FIRST: Final = ("failed", "unknown", "held", "running", "waiting", "skipped", "done", "sent", "latent", NOT_TAKEN)
 """The order of counts: what needs attention comes first."""
 
@@ -230,7 +230,7 @@ class Node:
 
     @property
     def spoken(self) -> str:
-        """What a screen reader says."""
+        """The text that a screen reader says."""
         counts = ", ".join(text for _, text in self.chips) or "no calls"
         instances = f", {self.instances:,} instances" if self.instances > 1 and self.calls == 1 else ""
         what = f"call {self.index}, {self.tool}" if self.calls == 1 else f"{self.calls:,} calls of {self.tool}"

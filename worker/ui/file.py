@@ -161,7 +161,7 @@ def _of_instances(answers: _Answers, run: str) -> Iterator[Question]:
 
 
 def _of_some(answers: _Answers, run: str) -> Iterator[Question]:
-    """What is global, and some instances: their calls, values and logs."""
+    """The questions about the global part, and about some instances: their calls, values and logs."""
     yield f"runs/{run}/instance", {}
     yield f"runs/{run}/log", {}
     for name in islice(_some_instances(answers, run), limits.SERVER_MOST_INSTANCES):
@@ -193,7 +193,7 @@ def _of_values(answers: _Answers, run: str) -> Iterator[Question]:
 
 
 def _sentences(answers: _Answers, overview: Mapping[str, Any]) -> Iterator[str]:
-    """What the file does not hold."""
+    """Sentences on what the file does not hold."""
     if overview["status"] not in ENDED_STATUSES:
         yield f"The run was {overview['status']} then."
     held, total = len(answers.instances), overview["instances"]

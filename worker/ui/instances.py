@@ -295,7 +295,7 @@ def _why(found: Absence) -> list[dict[str, Any]]:
 
 
 def _writers(explained: Explanation, calls: Mapping[int, Call], place: Reference) -> list[dict[str, Any]]:
-    """What wrote there, the newest last, then the calls that may write there and have not."""
+    """The writers of a place, the newest last, then the calls that may write there and have not."""
     wrote = [
         {
             "index": origin.logged.call,

@@ -154,7 +154,7 @@ class RunCounters:
         return self._instances
 
     def at_work(self, *, is_over: bool) -> dict[tuple[str | None, int], Condition]:
-        """What `RunStore.at_work` says. Raises `RedisError`."""
+        """The answer of `RunStore.at_work`. Raises `RedisError`."""
         return self._store.at_work(is_over=is_over)
 
     def status(
@@ -341,7 +341,7 @@ class OpenedRun:
 
     @cached_property
     def definition(self) -> StoredPlan:
-        """What it was submitted as."""
+        """The definition with which it was submitted."""
         return self.store.definition()
 
     @property
@@ -515,7 +515,7 @@ def log(run: OpenedRun) -> dict[str, Any]:
 
 
 def _moment(entry: Entry, state: RunState) -> dict[str, Any]:
-    """What happened: a message came, or calls are done again."""
+    """An event of the log: a message came, or calls are done again."""
     call = state.lane(entry.instance).known.get(entry.call) if entry.call is not None else None
     message = entry.message or {}
     about = {

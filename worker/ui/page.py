@@ -1,4 +1,5 @@
-"""What a page asks of runs, and its answers as JSON: the one entry for the file and for the live server.
+"""The questions that a page asks about runs, and the answers as JSON: the one entry for the file and for the live
+server.
 
 | address | answer |
 |---|---|
@@ -228,7 +229,7 @@ def output(run: OpenedRun) -> Any:
 
 
 def _result(run: OpenedRun) -> Result:
-    """What has come of a run's global lane, and of its loop."""
+    """The result of a run's global lane, and of its loop."""
     return run.result(run.entries(None, *([LOOP] if run.definition.request is not None else [])))
 
 

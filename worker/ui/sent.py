@@ -1,4 +1,4 @@
-"""What a call was given: its parameters, its scopes, and for a delegate or a model the messages.
+"""The input of a call: its parameters, its scopes, and for a delegate or a model the messages.
 
 What was held, and what a child run was given, is in a log, and is shown as it is there. What a delegate or a model was
 sent is made again from the log up to where it had been read then: the end of the call says that. Of other calls it is
@@ -52,7 +52,7 @@ _CHILD: Final = "A run of its own answers the call: its log holds what it was gi
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a call was given."""
+    """The input of a call."""
 
     snapshot: Snapshot
     is_exact: bool
@@ -126,7 +126,7 @@ class _Reading:
                 self._make(index, lane.known[index], lane.fold, _OF_NOW)
 
     def as_of(self, call: Call, seen: Seen) -> tuple[Given | None, StoredPlan]:
-        """What a call was sent when the log had been read so far, and what the run was then."""
+        """The input of a call that was sent when the log had been read so far, and the run's definition then."""
         own, shared = map(id_key, seen)
         state = RunState(self._run.definition)
         lane = state.lane(self._instance)
@@ -171,7 +171,7 @@ class _Reading:
 
 
 def _ruled(snapshot: Snapshot, call: Call, ruling: Ruling) -> Snapshot:
-    """What a held call runs with, once a person has decided."""
+    """The parameters and scopes of a held call, once a person has decided."""
     if ruling.scopes is not None:
         snapshot = narrowed(snapshot, call, ruling.scopes)
     if ruling.parameters is None:
@@ -410,7 +410,7 @@ def conversation(run: OpenedRun) -> dict[str, Any]:
 
 
 def _take(said: dict[int, dict[str, Any]], entry: Entry) -> None:
-    """What an entry of the loop says of its tick."""
+    """Take from an entry of the loop what it says of its tick."""
     for event in entry.loop:
         if isinstance(event, RequestRecorded):
             tick = said.setdefault(entry.tick or 0, {"asked": [], "errors": [], "began": entry.id, "model": None})
