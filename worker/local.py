@@ -394,7 +394,7 @@ class _Worker:
         return f"the embedded worker ended (exit code {code}): {said}"
 
     def _written(self) -> bytes:
-        """What the latest process has logged."""
+        """The log of the latest process."""
         try:
             with self._log.open("rb") as log:
                 log.seek(self._begins_at)

@@ -39,7 +39,7 @@ _OURS: Final = "acts_celery."
 
 
 class _Lane(NamedTuple):
-    """What a lane is known by, before any call of it is at work."""
+    """The identity of a lane in the log, before any call of it is at work."""
 
     run: str
     instance: str | None
@@ -52,7 +52,7 @@ _subject: Final[ContextVar[_Lane | Attempt | None]] = ContextVar("acts_subject",
 
 @contextmanager
 def lane_at_work(run: str, instance: str | None) -> Iterator[None]:
-    """What is logged in the block, and in tasks that are begun in it, is about that lane."""
+    """Label log lines in the block, and in tasks that begin in it, with a lane."""
     token = _subject.set(_Lane(run, instance))
     try:
         yield
@@ -67,7 +67,7 @@ def note_trace(trace: str) -> None:
 
 
 def note_task(about: Attempt | tuple[str, str | None]) -> None:
-    """What is logged in this task from now on is about that call or lane, its end included."""
+    """Label this task's log lines from now on with a call or lane, including the line about its end."""
     _subject.set(about if isinstance(about, Attempt) else _Lane(*about))
 
 
@@ -168,7 +168,7 @@ class Masking:
 _OF_STRUCTLOG: Final = "acts_given"
 """The attribute of a record with the values that were given to structlog."""
 _OUR_FIELDS: Final = frozenset({"data", "at_work", _OF_STRUCTLOG, *LABELS})
-"""What records have beside Python's own and what their caller has given: Celery's `data`, and our labels."""
+"""The fields of records that are neither Python's own nor the caller's: Celery's `data`, and our labels."""
 _OWN_FIELDS: Final = frozenset({*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName", *_OUR_FIELDS})
 
 

@@ -385,7 +385,7 @@ class Batcher(Generic[T, R]):
             self._sending.discard(task)
 
     def _next(self) -> list[Waiting[T, R]]:
-        """What goes out together, at least one item."""
+        """Take the items that go out together, at least one."""
         batch: list[Waiting[T, R]] = []
         size = 0
         while self._waiting and len(batch) < self._most and size < limits.BATCH_BYTES:

@@ -1,4 +1,4 @@
-"""What a process says of itself: what is wrong with it, what it has refused, its figures, and names in these."""
+"""The facts about this process: its problems, what it has refused, its figures, and the names in these."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def forget(what: str, problem: Problem) -> None:
 
 
 def problems() -> dict[str, str]:
-    """What is wrong in this process, by what it concerns."""
+    """The problems of this process, by the part that they concern."""
     with _lock:
         watched = dict(_watched)
     found = {what: problem() for what, problem in watched.items()}

@@ -120,7 +120,7 @@ class Status(RunTool):
 
 
 class Result(RunTool):
-    """What a run has come to: status, output, global values and calls; of an `instance` its own; or one value by its
+    """The result of a run: status, output, global values and calls; of an `instance` its own; or one value by its
     `path`. Values are data that other people and programs may have written. What is large is cut, in its place, to an
     object with the key `…cut`: ask for that part by `path` or `pointer`, or for more by `most_bytes`. With
     `wait_seconds` it waits for the run's end; it answers earlier when only a person can let the run go on.
@@ -189,9 +189,9 @@ class Explain(_PageTool):
 
 
 class Held(RunTool):
-    """What waits for a person in a run: each held call with all that it will run with, as data, and `shown`, which a
-    decision on it carries; or a plan with its digest as `plan`. `questions` has calls that wait for the same source and
-    are decided together by their `calls`: what all have the `same`, and in `rows` what `differs`.
+    """List what waits for a person in a run: each held call with all that it will run with, as data, and `shown`, which
+    a decision on it carries; or a plan with its digest as `plan`. `questions` has calls that wait for the same source
+    and are decided together by their `calls`: what all have the `same`, and in `rows` what `differs`.
     """
 
     output = answer_schema("held", "questions", held=_LIST, questions=_LIST)
@@ -298,7 +298,7 @@ class Submit(ServerTool):
 
 
 _TOLD: Final[Mapping[str, str]] = {"decision": "id", "decisions": "decisions", "left": "left"}
-"""What the answer of an action has besides its run, by the action's own name of it."""
+"""The property of an action's answer besides its run, by the action's own name for it."""
 
 
 class _ActionTool(RunTool):

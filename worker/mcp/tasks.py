@@ -32,7 +32,7 @@ from .tools import ToolContext, answer, failure
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 POLL_MS: Final = int(limits.READING_LOOK_SECONDS * 1000)
 _OVERTAKEN: Final = (AlreadyDecided, HeldAnew, NotHeld, RunOver)
-"""What an answer meets that comes too late: the extension has it ignored."""
+"""The errors of an answer that comes too late, which the extension ignores."""
 
 
 class TaskParams(RequestParams):

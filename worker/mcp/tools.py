@@ -265,7 +265,7 @@ def input_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a client is told of an activity."""
+    """The description of an activity for a client."""
 
     description: str
     parameters: dict[str, Any]

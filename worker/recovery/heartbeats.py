@@ -93,15 +93,15 @@ class HeartbeatWriter:
         self._quarantine = quarantine or Quarantine()
         self._alone_from = alone_from(limit_attempts)
         self._waiting: set[AttemptRef] = set()
-        """What waits for its turn in the quarantine: it was taken, and has not begun."""
+        """The attempts that wait for their turn in the quarantine: they were taken, and have not begun."""
         self._at_work: dict[AttemptRef, bool] = {}
-        """What is at work, and whether that was reported."""
+        """The attempts at work, and whether that was reported."""
         self._ended: list[AttemptRef] = []
-        """What has ended since the last report and was in one."""
+        """The attempts that have ended since the last report and were in one."""
         self._unanswered: dict[AttemptRef, tuple[Unanswered, float]] = {}
-        """What is not reported yet of requests to models, each with the time of its next try."""
+        """The unanswered requests to models that are not reported yet, each with the time of its next try."""
         self._progress: dict[AttemptRef, bytes] = {}
-        """What calls have reported of their progress, and no report has said yet."""
+        """The progress of calls that is not reported yet."""
         self._lock = threading.Lock()
         self._duty = Duty(
             "reporting the calls at work",
@@ -299,7 +299,7 @@ def _reserved(limits: Limits) -> Iterator[AttemptRef]:
 
 
 class Presence:
-    """What this process drives; said three times in a lease's length.
+    """Reports what this process drives, three times in a lease's length.
 
     Going round, it also looks whether the runs were cancelled, those of remote calls at work too, and calls
     `on_cancelled`.
@@ -451,7 +451,7 @@ class Reporter:
 
     @cached_property
     def _app(self) -> Celery:
-        """What only publishes, and waits no longer than for the log."""
+        """An application that only publishes, and waits no longer than for the log."""
         app = Celery("acts-sidecar", set_as_current=False)
         app.conf.update(celery_configuration(self._settings))
         seconds = self._settings.lease_seconds / 3

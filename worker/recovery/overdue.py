@@ -352,7 +352,7 @@ class RunReaper:
         return again, left
 
     def _take(self, runs: Iterable[str], thresholds: Thresholds) -> list[Any]:
-        """What the script answers of each run, or the error of its keys.
+        """Run the script for each run; returns its answer, or the error of its keys.
 
         Which processes live is read each time: a sweep may take longer than a lease.
         """

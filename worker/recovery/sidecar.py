@@ -42,7 +42,7 @@ _PROGRAM: Final = str(Path(__file__).with_name("sidecar_process.py"))
 
 
 class Voice(IntEnum):
-    """What reports that this process is alive."""
+    """The parts of this process that report that it is alive."""
 
     PRESENCE = 0
     """To the log: see `heartbeats`."""
@@ -218,7 +218,7 @@ class LoopWatchdog:
         """When the loop was asked, where it has not answered yet."""
         self._is_reported = False
         self.is_blocked = False
-        """What `blocked` has found the last time."""
+        """The last result of `blocked`."""
 
     def blocked(self) -> Blocked | None:
         """Whether the loop has not turned for too long. It is asked now, and should have answered the next time."""

@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
 
 
 class _Watched:
-    """What the memory says of the worker process."""
+    """The state of the worker process, by the shared memory."""
 
     def __init__(self, memory: mmap.mmap, pid: int, lease_seconds: float) -> None:
         self._memory = memory
@@ -89,7 +89,7 @@ class _Watched:
 
 
 def _make_reporter(paths: list[str], pid: int, process: str, worker: str, sees_log: bool) -> Any:
-    """What reports, with everything that it needs; it finds what the worker process finds."""
+    """Make the reporter, with everything that it needs; it finds what the worker process finds."""
     sys.path[:] = paths
     from acts_celery.worker.recovery.heartbeats import Reporter
 

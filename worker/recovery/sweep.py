@@ -202,7 +202,7 @@ def _in_request(one: AboutCall) -> tuple[Any, ...]:
 
 
 def _parts(of_run: _Reported) -> Iterator[_Reported]:
-    """What is reported of a run as the script takes it, as much at a time as is allowed."""
+    """Split the reports about a run into parts that the script takes."""
     for start in range(0, max(map(len, of_run.values())), limits.REPORTED_CALLS_AT_ONCE):
         some = slice(start, start + limits.REPORTED_CALLS_AT_ONCE)
         yield {what: [_in_request(one) for one in all_of_it[some]] for what, all_of_it in of_run.items()}

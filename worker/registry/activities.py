@@ -254,7 +254,7 @@ class Activity(Registered):
     queue: str | None = None
     policy: Policy = field(default_factory=Policy)
     settled: Callable[[str, dict[str, Any]], Any] | None = None
-    """What says how a call has ended that was begun and whose end is not known (SPEC R4.11)."""
+    """The function that says how a call has ended that was begun and whose end is not known (SPEC R4.11)."""
 
     def __post_init__(self) -> None:
         """Raises `ActivitiesError` for a key that is no parameter."""
@@ -349,7 +349,7 @@ class Activity(Registered):
 
 @dataclass(frozen=True)
 class Done:
-    """What the function `settled` of an activity returns of a call that has happened: its result (SPEC R4.11)."""
+    """The answer of an activity's `settled` function for a call that has happened: its result (SPEC R4.11)."""
 
     value: Any = None
 
@@ -397,7 +397,7 @@ class Registry:
         self.origin = ""
         """Where its contracts were read, such as `tools.json`; nothing where the code is here (see `contracts`)."""
         self.missing = ""
-        """What to do about a name that is not in it, as the end of a message."""
+        """Advice for a name that is not in it, as the end of a message."""
 
     def schemas(self) -> dict[str, Mapping[str, Any]]:
         """Activity name to the schema of its tool."""

@@ -126,7 +126,7 @@ class Announced:
     workers: Mapping[str, str] = field(default_factory=dict)
     """The digest of what each worker announces."""
     problems: Sequence[str] = ()
-    """What a submission that is refused may owe to this: nobody answered, or workers differ."""
+    """Possible reasons why a submission is refused: nobody answered, or workers differ."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write what `acts contracts --json` prints, which `Client(contracts=…)` reads."""
@@ -219,7 +219,7 @@ def _digest(one: Activity | Delegate) -> str:
 
 
 class WorkersRegistry(Registry):
-    """What the workers announce, asked again after some time."""
+    """The contracts that workers announce, asked for again after some time."""
 
     def __init__(self, ask: Callable[[], Announced]) -> None:
         super().__init__()
@@ -257,7 +257,7 @@ def workers_registry(settings: Settings, make_control: Callable[[Settings], Any]
 
 
 def announced_by(app: Any) -> Announced:
-    """What the workers announce that an application's broker reaches. Raises what the broker raises."""
+    """Ask the workers that an application's broker reaches for their contracts. Raises what the broker raises."""
     with app.connection_for_write(connect_timeout=limits.CONTRACTS_WAIT_SECONDS) as connection:
         connection.ensure_connection(max_retries=1, interval_start=0, timeout=limits.CONTRACTS_WAIT_SECONDS)
         return ask_workers(app.control, connection)

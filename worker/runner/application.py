@@ -170,7 +170,7 @@ def _register(app: Celery, kind: _Kind[Any], runtimes: Runtimes, limits: Limits)
 
 
 def _subject_of(message: LaneCall | Delivery | ActivityCall | DelegateCall) -> Attempt | tuple[str, str | None]:
-    """What a task is about, for its lines in the log."""
+    """The call or lane of a task, for its lines in the log."""
     match message:
         case LaneCall(run, instance):
             return run, instance

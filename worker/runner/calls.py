@@ -86,7 +86,7 @@ def _close_of_django() -> Callable[[], None] | None:
 
 
 def _sync_to_async() -> Any:
-    """What runs a function in the thread of the queries of coroutines, where Django is set up."""
+    """Django's runner of functions in the thread of coroutines' queries, where Django is set up."""
     return sys.modules["asgiref.sync"].sync_to_async if _close_of_django() and "asgiref.sync" in sys.modules else None
 
 
@@ -394,7 +394,7 @@ class _Reader:
 
 
 def _serialised(value: Any) -> Any:
-    """What pydantic makes of a value. Raises `_Unfit`."""
+    """Serialise a value with pydantic. Raises `_Unfit`."""
     try:
         return to_jsonable_python(value, inf_nan_mode="constants")
     except (PydanticSerializationError, TypeError) as error:
@@ -410,7 +410,7 @@ def _serialised(value: Any) -> Any:
 _shown: Final[set[tuple[str, str, int] | None]] = set()
 """The errors whose tracebacks are in the log, by type and place."""
 _PACKED: Final = (StopIteration, StopAsyncIteration)
-"""What no coroutine can raise: it arrives as the cause of a RuntimeError."""
+"""The exceptions that no coroutine can raise: they arrive as the cause of a RuntimeError."""
 CANCELLED_ITSELF: Final = Failure("CancelledError", "its code has cancelled the task that it ran in")
 """The end of an attempt that cancelled itself: nobody outside has cancelled it."""
 _OUTCOMES: Final[Mapping[type[Result], str]] = {Success: "done", Failure: "failed", Retry: "retried"}
@@ -510,7 +510,7 @@ async def _awaited(
 
 
 def _failed(error: BaseException, attempt: Attempt, name: str, policy: Policy) -> Failure | Retry:
-    """What becomes of an attempt that has raised."""
+    """Decide what happens after an attempt that has raised."""
     if policy.once and (unknown := _unknown(error, policy)) is not None:
         logger.error("%s: %s, call %s", name, unknown.message, attempt.id.idempotency_key)
         return unknown
@@ -572,7 +572,7 @@ def _may_retry(error: BaseException, policy: Policy) -> bool:
 
 
 def _found(error: BaseException, policy: Policy) -> Failure | None:
-    """What we found ourselves and not the function's code: it needs no traceback."""
+    """The failure of an error that we found, and not the function's code: it needs no traceback."""
     if isinstance(error, TimeoutError) and policy.timeout_seconds is not None:
         message = _text(error) or f"took longer than {policy.timeout_seconds:g} seconds"
         return Failure("TimeoutError", message)

@@ -59,7 +59,7 @@ L = TypeVar("L", bound=CheckedPlan)
 
 
 class FromParent(TypedDict, total=False):
-    """What a submission is held against besides what is known here: the names that its calls may use, those that
+    """Facts for checking a submission that are not known here: the names that its calls may use, those that
     `config.approve` may name, and what was said of tools where the run that it belongs to was submitted.
     """
 
@@ -100,8 +100,8 @@ class Checker:
         return _supported(plan)
 
     def request(self, value: Any, *, wire: str | None = None, **known: Unpack[FromParent]) -> Request:
-        """What a model would be asked for a submission (SPEC R12.9); see `check`. It goes by the model's own `wire`
-        where none is given. Raises `protocol.Rejected`.
+        """Compose the request that a model would get for a submission (SPEC R12.9); see `check`. It goes by the model's
+        own `wire` where none is given. Raises `protocol.Rejected`.
         """
         request = replace(read_request(value, self._known(**known)), explain=explained)
         models = KnownModels(self._settings, self._registry).with_fallbacks(request.config.get("model"))
@@ -127,7 +127,7 @@ class Checker:
         return replace(own, allow=allowed, approved=tuple(approved), operator=said, model=self._has_model)
 
     def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> RequestReach:
-        """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
+        """Find all that a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
         from ...protocol.analysis.visibility import reach_of
 
         request = self.request(value, allow=allow)
@@ -189,8 +189,8 @@ class Checker:
                 yield name, definition
 
     def workflow_reach(self, name: str, plan: Plan) -> WorkflowReach:
-        """What a workflow, checked as this plan, needs, gives, costs and can reach (SPEC R9.4). One below it that lacks
-        what its caller gives it by scopes is counted and not looked into.
+        """Find what a workflow, checked as this plan, needs, gives, costs and can reach (SPEC R9.4). One below it that
+        lacks what its caller gives it by scopes is counted and not looked into.
         """
         from ...protocol.analysis.visibility import workflow_reach
 
@@ -208,7 +208,7 @@ class Checker:
         return next(known, function.__name__)
 
     def trust_of(self, calls: Iterable[Call], delegates: Mapping[str, Any]) -> Trusts:
-        """What the code and the operator of this process say of calls, by the names of their tools and their code;
+        """Find the trust that this process' code and operator give calls, by the names of their tools and their code;
         `delegates` are the definitions of their run. Nothing of it endorses: that goes with a run (SPEC R16.1).
         """
         named = {(call.tool, call.runner) for call in calls}
@@ -230,7 +230,7 @@ class Checker:
 
     @property
     def registry(self) -> Registry:
-        """What is registered here."""
+        """The registry of this process."""
         return self._registry
 
     @property
@@ -300,7 +300,7 @@ class Checker:
                 yield Problem(at, f"delegate {name!r} needs a model, and none is configured: set ACTS_MODEL")
 
     def _unfit_loops(self, plan: Plan) -> Iterator[Problem]:
-        """What is wrong with delegates that are answered by runs of their own: loops and workflows (SPEC R9.3)."""
+        """Yield the problems of delegates that are answered by runs of their own: loops and workflows (SPEC R9.3)."""
         delegates = plan.submission.delegates
         for name, definition in delegates.items():
             if not has_own_run(definition):
@@ -432,11 +432,11 @@ class Validator:
         self._threads = FairSemaphore(1)
 
     def place(self, run: str) -> AbstractAsyncContextManager[None]:
-        """What a run holds while it asks; runs take turns."""
+        """Hold a run's place while it asks; runs take turns."""
         return self._places.one(run)
 
     async def in_thread(self, run: str, work: Callable[[], T]) -> T:
-        """What some work for a run returns, done in a thread: one at a time, and runs take turns."""
+        """Do some work for a run in a thread, one at a time; runs take turns."""
         checks = _AwaitedChecks(asyncio.get_running_loop(), self, run)
 
         def done() -> T:
@@ -485,7 +485,7 @@ class _AwaitedChecks(OffloadedChecks):
         self._loop, self._validator, self._run = loop, validator, run
 
     def of(self, how: list[Any], document: str, value: Any) -> list[Problem]:
-        """What a schema says against a value."""
+        """List the problems of a value by a schema."""
         check = Check(json.dumps(how), document, json.dumps(value))
         try:
             return asyncio.run_coroutine_threadsafe(self._verdict(check), self._loop).result(limits.PATIENCE_SECONDS)

@@ -50,7 +50,7 @@ class Decider:
         self._unpaid: list[Start] = []
         """Calls that are to be forgotten, and before that have to pay for a request to a model, or need a slot."""
         self._paid: dict[int, Cost | Failure | None] = {}
-        """What has been paid for them, nothing where they have a slot, or why they are not sent."""
+        """The amount paid for each of them, nothing where it has a slot, or why it is not sent."""
         self._refused: set[int] = set()
         """Calls to be forgotten that wait for a slot."""
         self._now_ms: int | None = None
@@ -378,12 +378,12 @@ async def publish_lanes(publish: Publish, queue: str, calls: Iterable[CallId]) -
 
 
 def definition_slots(name: str, definition: Mapping[str, Any]) -> str:
-    """What the slots of a request definition are called: runs share them where the whole definition is the same, so a
+    """The name of a request definition's slots: runs share them where the whole definition is the same, so a
     submission's own takes none from an operator's of that name.
     """
     return f"delegate:{name}:{hashlib.sha256(pack(definition)).hexdigest()[:12]}"
 
 
 def _tightest(*limits: int | None) -> int | None:
-    """What holds of several limits: a config can only tighten what the operator has set (SPEC R4.2a)."""
+    """The limit that holds of several: a config can only tighten what the operator has set (SPEC R4.2a)."""
     return min((limit for limit in limits if limit is not None), default=None)

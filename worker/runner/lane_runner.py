@@ -188,7 +188,7 @@ class LaneRunner:
             await self._lane.gather(self._services.log, calls)
 
     def _place(self, step: Step) -> AbstractAsyncContextManager[None]:
-        """What is held while a commit is under way, and what it starts is sent: a place, where that is much."""
+        """Hold a place while a large commit is under way, and while what it starts is sent."""
         leaving = [start for start in step.starts if self._services.remote.leaves(start.call)]
         view = self._lane.run
         view.sends_much = view.sends_much or any(len(pack(start.parameters)) >= limits.HEAVY_BYTES for start in leaving)

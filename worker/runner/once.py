@@ -26,7 +26,7 @@ from .step import WorkerContext
 
 @dataclass(frozen=True, slots=True)
 class Untold:
-    """What an activity says of a call whose end is not known and of which it names no result."""
+    """The answer of an activity about a call whose end is not known, without a result."""
 
     said: str
     is_not_done: bool = False
@@ -46,12 +46,12 @@ class OnceCalls:
         self._instance = instance
         self._watch = watch
         self._claimed: dict[int, Snapshot] = {}
-        """What calls are claimed with."""
+        """The parameters and scopes with which calls are claimed."""
         self.not_done: dict[int, int] = {}
         """By calls the attempt of which their activity says that it has done nothing."""
 
     def beginning(self, start: Start, execution: Execution) -> bytes:
-        """What the log is to say of the beginning of a call that is to be claimed."""
+        """The log's entry for the beginning of a call that is about to be claimed."""
         try:
             snapshot = execution.snapshot(start)
         except (Conflict, TooLarge):  # it fails for that when it begins
@@ -85,7 +85,7 @@ class OnceCalls:
         return True
 
     async def _answer(self, name: str, function: Callable[[], Any], attempt: Attempt, said: str) -> Success | Untold:
-        """What an activity says of an attempt."""
+        """Ask an activity about an attempt."""
         activity = self._services.registry.activities[name]
         answer = await invoke(
             function,

@@ -55,11 +55,11 @@ class CoroutinePool(TaskPool):  # type: ignore[misc]  # celery has no types
         self._waiting: deque[_Job] = deque()
         self._at_work = 0
         self._handed: deque[_Job] = deque()
-        """What the loop has not taken over yet."""
+        """The jobs that the loop has not taken over yet."""
         self._is_handing = False
         self._running: set[asyncio.Task[None]] = set()
         self._ended: deque[tuple[_Job, Ended]] = deque()
-        """What Celery's thread has not settled yet."""
+        """The ended jobs that Celery's thread has not settled yet."""
         self._is_telling = False
         self._has_ended = threading.Event()
 
@@ -159,7 +159,7 @@ _OF_PREFORK: Final = {
     "max_tasks_per_child": "--max-tasks-per-child",
     "max_memory_per_child": "--max-memory-per-child",
 }
-"""What has an effect in a pool of processes alone, by the worker's attribute."""
+"""The options that have an effect only in a pool of processes, by the worker's attribute."""
 _REMEDIES: Final = {
     "--autoscale": "-c N is how many tasks a process has at a time",
     "--time-limit": "@activity(timeout_seconds=N) bounds a call",

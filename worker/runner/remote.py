@@ -178,7 +178,7 @@ class Remote:
         return list(shown_pictures(given, Budget()))
 
     def _asked(self, start: Start, execution: Execution, definition: StoredPlan) -> ResultRequest:
-        """What a delegate in code, or a model, is given."""
+        """The input of a delegate in code, or of a model."""
         call = start.call
         if not self.asks(call, definition):
             return ResultRequest(delegate_context([], execution.scoped_messages(call), start.parameters), None, {})
@@ -238,11 +238,11 @@ class Remote:
 _LIMITS: Final = frozenset({"max_output_tokens", "request_seconds"})
 _SETTINGS: Final = ("model", *SAMPLING, *sorted(_LIMITS))
 _OF_ONE_MODEL: Final = frozenset(SAMPLING) - {"temperature"}
-"""What a definition that names a model of its own does not take from the submission: that model may not have it."""
+"""The settings that a definition with its own model does not take from the submission: its model may not have them."""
 
 
 def about(asked: ResultRequest) -> dict[str, Any]:
-    """What a request for a result says besides its context and its schema, as settings that travel with it."""
+    """The parts of a request for a result besides context and schema, as settings that travel with it."""
     said: dict[str, Any] = {
         "tool": {asked.tool.name: dict(asked.tool.declaration)} if asked.tool is not None else None,
         "choices": asked.choices,

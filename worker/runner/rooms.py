@@ -1,4 +1,4 @@
-"""What other rooms do for the core, which imports none of them: they are named to it when the package is imported.
+"""The work of other rooms for the core, which imports none of them: the package names them when it is imported.
 
 Each is loaded when it is first needed.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .step import WorkerContext
 
 AGENT: Final = "agent"
-"""What asks models and runs loops: an `Agent`."""
+"""The room that asks models and runs loops: an `Agent`."""
 WORKER_STEPS: Final = "worker steps"
 """Parts of Celery's worker, each a class of bootsteps."""
 
@@ -42,7 +42,7 @@ def worker_steps() -> Iterator[Any]:
 
 @cache
 def agent() -> Agent:
-    """What asks models and runs loops."""
+    """The agent, which asks models and runs loops."""
     found: Agent = resolve_name(_homes[AGENT][-1])
     return found
 
@@ -96,7 +96,7 @@ class LoopDriver(Protocol):
 
 
 class Agent(Protocol):
-    """What is known of models and their providers, what asks them, and what runs loops."""
+    """Knows models and their providers, asks them, and runs loops."""
 
     def verify_models(self, settings: Settings, registry: Registry) -> None:
         """Make every configured model and ask none. Raises `WorkerError` for one that cannot be had."""
@@ -122,10 +122,10 @@ class Agent(Protocol):
         """Why a provider enforces nothing of a schema, or the places at which it does not (SPEC R12.8)."""
 
     def price_of(self, model: ConfiguredModel, usage: Usage) -> int | None:
-        """What a request of that usage costs, in nanodollars; None where no price is known."""
+        """The price of a request with this usage, in nanodollars; None where no price is known."""
 
     def estimate(self, call: Mapping[str, Any], asked: Sequence[ConfiguredModel], *, counts_money: bool) -> Estimate:
-        """What the request of a delegate's call may cost at most (SPEC R13.3). Raises `TooLarge`."""
+        """Estimate the most that the request of a delegate's call can cost (SPEC R13.3). Raises `TooLarge`."""
 
     def make_models(
         self, settings: Settings, registry: Registry, on_thread: OnThread, failed: Failed, asked: Asked
@@ -133,4 +133,4 @@ class Agent(Protocol):
         """The models of this process."""
 
     def make_driver(self, services: WorkerContext, view: LoopView) -> LoopDriver:
-        """What runs a loop in this process."""
+        """Make the runner of a loop in this process."""

@@ -1,4 +1,4 @@
-"""What a worker process needs to run tasks: an event loop in a thread of its own, connections, the scheduler.
+"""The runtime of a worker process: an event loop in a thread of its own, connections, the scheduler.
 
 Tasks are coroutines on this loop (see `pool`). Under a pool of Celery's own a task hands its coroutine to the loop and
 waits for it in its own thread.
@@ -118,7 +118,7 @@ class Runtime:
 
     @property
     def scheduler(self) -> Scheduler:
-        """What drives lanes. Raises `broker_config.NotConfigured` in a worker that has no log."""
+        """The scheduler, which drives lanes. Raises `broker_config.NotConfigured` in a worker that has no log."""
         if self._scheduler is None:
             self.settings.require_redis()
         assert self._scheduler is not None
@@ -206,7 +206,7 @@ class Runtime:
         )
 
     async def carry_out(self, attempt: Attempt, coroutine: Coroutine[Any, Any, Result]) -> Result | None:
-        """What a remote call's coroutine returns. None where its run was cancelled."""
+        """Run a remote call's coroutine. Returns None where its run was cancelled."""
         if attempt.seal in self._cancellations:
             coroutine.close()
             return None
@@ -315,7 +315,7 @@ class Runtimes:
         self._app = app
         self._settings = settings
         self.registry = registry
-        """What the code of its calls is."""
+        """The code of its calls."""
         self._lock = threading.Lock()
         self._process = 0
         self._runtime: Runtime | None = None

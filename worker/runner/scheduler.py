@@ -243,11 +243,11 @@ def _task_of(lane: LaneId) -> Iterator[None]:
 Begin = Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
 """Makes a task's coroutine of its request."""
 Ended = tuple[int, Any, float]
-"""What Celery's tracers return: whether it failed; the result's text, or the error; and how many seconds it took."""
+"""The result of Celery's tracers: whether it failed; the result's text, or the error; and how many seconds it took."""
 
 
 def shown_arguments(request: Mapping[str, Any]) -> str:
-    """What a message says of its arguments, bounded."""
+    """A message's text about its arguments, bounded."""
     return str(request.get("argsrepr") or "-")[: limits.LONGEST_SHOWN]
 
 
@@ -320,7 +320,7 @@ def task_of(name: str, request: Mapping[str, Any], arguments: Sequence[object]) 
 
 
 class Returns:
-    """What this process gives back. To be used on its event loop."""
+    """The lanes and calls that this process gives back. Use it on the event loop."""
 
     def __init__(self, publish: Publish) -> None:
         self._publish = publish

@@ -95,7 +95,7 @@ class CallBudget:
         await self._take(id_, again, Cost.read(outcome.cost) if outcome.cost is not None else Cost())
 
     def _estimate(self, call: Mapping[str, Any]) -> Estimate:
-        """What a call's request may cost: in money, too, where that is limited. The first time it loads the prices."""
+        """Estimate a call's request, in money, too, where that is limited. The first time loads the prices."""
         asked = self._models.with_fallbacks(call["config"].get("model"))
         counts_money = self._limits is not None and self._limits.money is not None
         return agent().estimate(call, asked, counts_money=counts_money)
@@ -128,7 +128,7 @@ class Cached(Success):
 
     @property
     def reason(self) -> str:
-        """What the log says of its call."""
+        """The reason in the log for its call."""
         return f"from the cache: the result of the call {self.of}"
 
 
@@ -198,7 +198,7 @@ def _unpacked(said: Mapping[str, Any]) -> Any:
 # Inline calls: those that a lane runner runs itself, concurrently.
 
 Found = Result | Started | Untold
-"""What may come of what was begun in line."""
+"""The possible outcomes of an attempt in line."""
 _Ended = tuple[Found, int]
 """The result of an attempt, and how long it took in ms."""
 
@@ -222,7 +222,7 @@ class InlineCalls:
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """What is at work."""
+        """The attempts at work."""
         return tuple(self._tasks.values())
 
     def begin(
@@ -339,7 +339,7 @@ class Starter:
             return Failure("TooLarge", str(error))
 
     def claim(self, start: Start, execution: Execution) -> Claim:
-        """What is claimed of a call before it is begun: it begins again where nothing is heard of it for so long."""
+        """The claim of a call before it begins: it begins again where nothing is heard of it for so long."""
         settings, remote, call = self._services.settings, self._services.remote, start.call
         total = self._services.registry.total_seconds(call)
         if remote.leaves(call) and not self._is_for_child(call):

@@ -46,11 +46,11 @@ from .remote import Children, Remote
 
 @dataclass(slots=True)
 class Step:
-    """What has ended, and what is to begin."""
+    """The outcomes of a lane that are to be written, and the calls that are to begin."""
 
     meter: Meter
     worked: int
-    """What the meter said when the step began."""
+    """The meter's reading when the step began."""
     outcomes: list[Outcome] = field(default_factory=list)
     rests: list[Rest] = field(default_factory=list)
     delegated: list[Delegated] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Step:
     unknown: dict[int, int] = field(default_factory=dict)
     """By calls whose end is not known the attempt of which it is not (SPEC R4.11)."""
     seen: dict[int, Seen] = field(default_factory=dict)
-    """What delegates, and models, were shown of the log."""
+    """The moments of the log that delegates, and models, were shown."""
     load: int = 0
     """The bytes of what it holds."""
 
@@ -115,7 +115,7 @@ class Step:
         ]
 
     def sent(self, committed: Committed) -> list[TaskMessage]:
-        """What is in the outbox since the commit that wrote it down."""
+        """The messages that the commit put into the outbox."""
         tasks = [self.sendings.get(outcome.index) for outcome in self.outcomes]
         return [task for task, is_ours in zip(tasks, committed.accepted, strict=True) if task is not None and is_ours]
 
@@ -138,7 +138,7 @@ def count_ended(outcomes: Sequence[Outcome], committed: Committed, execution: Ex
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What has come."""
+    """The news for a lane runner."""
 
     is_told: bool
     """Whether a task says that there is something new in the lane."""
@@ -148,7 +148,7 @@ class News:
 
 
 class Mailbox:
-    """What arrives for one lane runner."""
+    """The mailbox of one lane runner."""
 
     def __init__(self, quarantine: Quarantine | None = None, run: str = "") -> None:
         """Without a `quarantine` no call asks for a turn."""
@@ -218,7 +218,7 @@ class Mailbox:
                 turn.cancel()
 
     def take(self) -> News:
-        """What has come since the last time."""
+        """Take the news since the last time."""
         news = News(self._is_told, tuple(self._due), tuple(self._deliveries))
         self._is_told, self._due, self._deliveries = False, [], []
         self._arrival.clear()
@@ -254,7 +254,7 @@ Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """What all lane runners of a process share."""
+    """The services that all lane runners of a process share."""
 
     log: MessageLog
     settings: Settings
@@ -267,7 +267,7 @@ class WorkerContext:
     slots: Slots
     turns: FairScheduling
     checker: Checker
-    """What the calls of a loop's solutions are held against."""
+    """Checks the calls of a loop's solutions."""
     children: Children
     """Starts the runs of delegates that have tools."""
     validator: Validator
@@ -308,7 +308,7 @@ class Recent(Generic[K, V]):
         return key in self._values
 
     def get(self, key: K) -> V | None:
-        """What is kept of a key."""
+        """The value that is kept under a key."""
         found = self._values.get(key)
         return found[2] if found is not None else None
 

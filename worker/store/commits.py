@@ -44,7 +44,7 @@ class Claim:
     alone: bool = False
     """Whether the call has its turn in the quarantine of the process."""
     begins: bytes = b""
-    """What the log is to say of its beginning, if the call runs at most once (SPEC R4.11)."""
+    """The log's entry for its beginning, if the call runs at most once (SPEC R4.11)."""
     not_done: int | None = None
     """The attempt at such a call of which the activity says that it has done nothing."""
     total_seconds: float | None = None
@@ -104,7 +104,7 @@ class Rest:
     note: str = ""
     """The reason, if the log does not say yet that the call was given back."""
     progress: bytes = b""
-    """What the attempt has reported last of its progress, if it has."""
+    """The last progress that the attempt reported, if any."""
 
     def to_request(self) -> dict[str, Any]:
         """Make what the script takes."""

@@ -84,7 +84,7 @@ class AnswerLost(RedisConnectionError):
 
 _SCRIPTS: Final = ("EVALSHA", "EVAL")
 _NAMED: Final = {"MISCONF": NotNow, "NOREPLICAS": NotNow}
-"""What redis-py takes for an error of the command."""
+"""The errors that redis-py takes for an error of the command."""
 
 
 class _Parser(redis.connection.DefaultParser):  # type: ignore[misc, valid-type]  # chosen at import
@@ -103,7 +103,7 @@ PASSING: Final = (
     *(RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError, NotNow),
     *(ClusterDownError, TryAgainError, SlotNotCoveredError),
 )
-"""What a server says that will take the same command later."""
+"""The errors of a server that will take the same command later."""
 
 
 def connect(settings: Settings) -> redis.Redis:
@@ -327,14 +327,14 @@ class GroupedCommands:
         return sha
 
     async def run_script(self, sha: str, keys: tuple[str, ...], *arguments: Any) -> Any:
-        """What a registered script answers. Raises `RedisError`, as `execute` does."""
+        """Run a registered script. Raises `RedisError`, as `execute` does."""
         try:
             return await self.execute("EVALSHA", sha, len(keys), *keys, *arguments)
         except NoScriptError:
             return await self.execute("EVAL", self._scripts[sha], len(keys), *keys, *arguments)
 
     async def execute(self, *command: Any) -> Any:
-        """What the server answers to a command."""
+        """Send a command to the server; returns its answer."""
         return await self._batcher.hand_in(command)
 
     async def _ask(self, commands: list[Command]) -> list[Any]:
@@ -385,7 +385,7 @@ async def _send(connection: AbstractConnection, data: bytes) -> None:
 
 
 def server_facts(client: SyncRedis, *section: str) -> list[Mapping[str, Any]]:
-    """What the server says of itself, or in a cluster each that holds data. Raises `RedisError`."""
+    """Read a server's `INFO`, or in a cluster that of each server with data. Raises `RedisError`."""
     if isinstance(client, SyncRedisCluster):
         nodes: Any = client.info(*section, target_nodes=SyncRedisCluster.PRIMARIES)
         return [*nodes.values()]

@@ -57,7 +57,7 @@ def require_readable(definition: Mapping[str, Any]) -> None:
 BUDGET: Final = ("calls", "tokens", "money")
 """Limits in a loop's `config` that hold for workflows below it, too; a plan by itself has none of them."""
 PLACES: Final = ("held", "promised", "required")
-"""What a record says of the context (see `Lane`)."""
+"""The fields of a record about the context (see `Lane`)."""
 
 
 def pack_tools(tools: Mapping[str, Tool]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _places_of(laid_out: Lane | Gathers) -> dict[str, frozenset[str]]:
 
 
 def pack_all_places(places: Mapping[str, Any]) -> dict[str, Any]:
-    """What `all_places_of` has given."""
+    """Pack what `all_places_of` returns."""
     gathers = places["gathers"]
     return pack_places(places) | ({} if gathers is None else {"gathers": pack_places(gathers)})
 
@@ -121,9 +121,9 @@ def unpack_gathers(fields: Mapping[str, Any] | None) -> Mapping[str, frozenset[s
 # Trust: what a stored plan says of tools and code that decides what may be trusted (SPEC R16.1).
 
 Trusts = Mapping[str, ToolTrust]
-"""What is trusted of tools and code, by name."""
+"""The trust in tools and code, by name."""
 SaidHere = Callable[[Iterable[Call], Mapping[str, Any]], Trusts]
-"""What the code and the operator of this process say of calls, by the names of their tools and their code; given the
+"""Finds the trust that this process' code and operator give calls, by the names of their tools and code; it gets the
 definitions of the run's delegates, too.
 """
 
@@ -235,7 +235,7 @@ class LaneRecord:
 
 @dataclass(frozen=True)
 class StoredPlan:
-    """What the lanes of a run share."""
+    """The definition of a run, which its lanes share."""
 
     tools: Mapping[str, Tool]
     returns: Mapping[str, Tool]
@@ -248,12 +248,12 @@ class StoredPlan:
     output: Any
     config: Mapping[str, Any]
     schema: Any = None
-    """What the output has to fit, where the solution was submitted with a schema."""
+    """The schema of the output, where the solution was submitted with one."""
     allow: frozenset[str] | None = None
     """The names that its calls may use, also those of amendments; None allows all."""
     request: Mapping[str, Any] | None = None
-    """What a model is asked for tick by tick, where the run is a loop: `schema` and `tools`, as in a submission (SPEC
-    R12.1).
+    """The request that a model gets in each tick, where the run is a loop: `schema` and `tools`, as in a submission
+    (SPEC R12.1).
     """
 
     is_lazy: bool = False
@@ -261,11 +261,11 @@ class StoredPlan:
     contracts: Mapping[str, str] = field(default_factory=dict)
     """The marks of the contracts of activities that its calls were checked under (SPEC R17.2), by name."""
     trust: Trusts = field(default_factory=dict)
-    """What is trusted of the tools and the code of its calls, by name (SPEC R16.1)."""
+    """The trust in the tools and code of its calls, by name (SPEC R16.1)."""
     operator: OperatorTrust = field(default_factory=OperatorTrust)
-    """What the operator said of tools when it was submitted: that holds for calls that come later, too."""
+    """The operator's trust in tools when it was submitted, which holds for later calls, too."""
     said_here: SaidHere | None = None
-    """What this process adds to that; None where no call is started from it."""
+    """Finds the trust that this process adds; None where no call is started from here."""
 
     @property
     def has_budget(self) -> bool:
@@ -286,7 +286,7 @@ class StoredPlan:
 
     @cached_property
     def submitted_with(self) -> OperatorTrust:
-        """What was said of tools at its submission, for ticks, amendments and child runs; nothing of it endorses."""
+        """The trust in tools at its submission, for ticks, amendments and child runs; it endorses nothing."""
         by_name = {name: replace(said, endorses=False) for name, said in self.trust.items()}
         return self.operator | OperatorTrust(by_name)
 
@@ -345,7 +345,7 @@ class StoredPlan:
         )
 
     def graph(self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call]) -> Graph:
-        """What the lane's calls wait for; `shared` are the global calls it can see."""
+        """The graph of the lane's calls; `shared` are the global calls it can see."""
         kept = {call.index for layer in record.kept for call in layer.calls}
         own = [call for call in calls if call.index not in record.begun and call.index not in kept]
         seen = [call for call in calls if call.index not in record.unseen]
@@ -458,7 +458,7 @@ def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
 
 
 def pack_amendment(plan: CheckedPlan, awaited: frozenset[int]) -> bytes:
-    """What lanes share of an amendment: it goes into the global lane."""
+    """Pack the part of an amendment that lanes share, for the global lane."""
     return pack(
         {
             "tools": pack_tools(plan.tools),
@@ -473,7 +473,7 @@ def pack_amendment(plan: CheckedPlan, awaited: frozenset[int]) -> bytes:
 
 
 def pack_amended_lane(record: LaneRecord) -> bytes:
-    """What is a lane's own of an amendment."""
+    """Pack a lane's own part of an amendment."""
     stand_ins = [[index, *found] for index, found in record.stand_ins.items()]
     return pack(
         {

@@ -106,14 +106,14 @@ class Entry(NamedTuple):
 
     id: str
     event: Event | RunStatusChanged | None = None
-    """What has happened; None where the entry says no more than the record of a lane, who did what, or of a loop."""
+    """The event; None where the entry has only a lane's record, an audit record, or events of a loop."""
     is_of_lane: bool = True
     """Whether the entry belongs to a lane, or else to the run."""
     instance: str | None = None
     message: Mapping[str, Any] | None = None
     """The message of the event, or of a loop's solution."""
     record: bytes | None = None
-    """What is to be done in the lane from now on (see `definition`)."""
+    """The work in the lane from now on (see `definition`)."""
     amendment: bytes | None = None
     elements: int = 0
     """For how many elements a call is run since this entry (SPEC R4.10)."""
@@ -122,7 +122,7 @@ class Entry(NamedTuple):
     code: int | None = None
     """The number of who has run it, with which version of the code (`scripts.ExecutedBy`)."""
     seen: Seen | None = None
-    """What the delegate, or the model, was shown of the log whose call has ended with it."""
+    """The moment of the log that the delegate, or model, of the ended call was shown."""
     by: str | None = None
     """The actor that has ended the call by hand, or had calls tried again."""
     audit: AuditRecord | None = None
@@ -141,7 +141,7 @@ class Entry(NamedTuple):
 
     @property
     def kind(self) -> str | None:
-        """What has happened to a call, or an element, by the name that readers know it by; None where nothing has, or
+        """The kind of event of a call, or an element, by the name that readers know; None where there is none, or
         where a call waits for a moment: no person is asked about it.
         """
         is_timed = getattr(self.event, "until_ms", None) is not None
@@ -161,27 +161,27 @@ class Entry(NamedTuple):
 
     @property
     def end(self) -> CallEnded | None:
-        """What it says of the call that has ended with it."""
+        """The event, where a call has ended."""
         return self.event if isinstance(self.event, CallEnded) else None
 
     @property
     def element_end(self) -> ElementEnded | None:
-        """What it says of the element that has ended with it."""
+        """The event, where an element has ended."""
         return self.event if isinstance(self.event, ElementEnded) else None
 
     @property
     def undone(self) -> CallsUndone | None:
-        """What it says of calls that are run again."""
+        """The event, where calls run again."""
         return self.event if isinstance(self.event, CallsUndone) else None
 
     @property
     def given(self) -> Snapshot | None:
-        """What the call waits with for a person, or is run with for each."""
+        """The parameters and scopes with which the call waits for a person, or runs for each."""
         return getattr(self.event, "snapshot", None)
 
     @property
     def ruling(self) -> Ruling | None:
-        """What a person, or the end of the time for it, has decided of the call."""
+        """The decision on the call, by a person or because its time was over."""
         return getattr(self.event, "ruling", None)
 
     @property
@@ -191,12 +191,12 @@ class Entry(NamedTuple):
 
     @property
     def cost(self) -> Mapping[str, Any] | None:
-        """What asking models has cost for the call, or element, that has ended with it."""
+        """The cost of asking models for the call, or element, that has ended."""
         return getattr(self.event, "cost", None)
 
     @property
     def run_status(self) -> str | None:
-        """What the run's status changed to."""
+        """The new status of the run."""
         return self.event.status if isinstance(self.event, RunStatusChanged) else None
 
 
@@ -280,7 +280,7 @@ _EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
     ),
     Field.GAVE_UP: lambda said: PromisesGivenUp(),
 }
-"""What reads the event, by the first field of an entry that is here; an entry with a message alone adds that."""
+"""The readers of events, by the first field of an entry that is here; an entry with only a message adds it."""
 
 
 def read_entry(id_: bytes, fields: Fields) -> Entry:
@@ -403,7 +403,7 @@ _FIELDS: Final = {kind: field.decode() for field, kind in _LOOP_EVENTS.items()}
 
 
 def read_loop_events(entry: Mapping[bytes, bytes], message: Mapping[str, Any] | None) -> tuple[LoopEvent, ...]:
-    """What an entry of a loop's lane says has happened, in order; `message` is the entry's."""
+    """Read the events of an entry in a loop's lane, in order; `message` is the entry's."""
     return tuple(_read(kind, unpack(entry[field]), message) for field, kind in _LOOP_EVENTS.items() if field in entry)
 
 
@@ -439,7 +439,7 @@ def follow(loop: Loop, entry: Entry) -> Loop:
 
 @dataclass(slots=True)
 class LoopStep:
-    """What a loop has decided by its log as it was read, to be written in one step: events of its own, and what comes
+    """The decisions of a loop by its log as it was read, to be written in one step: events of its own, and what comes
     of them in the lanes of calls. What changes in the run's state by it follows from the events.
     """
 
@@ -454,7 +454,7 @@ class LoopStep:
     gathers: Sequence[tuple[str, int]] = ()
     """New `_gather` calls, each with the number of lanes in which it waits."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """What its messages show, by the digests."""
+    """The files in its messages, by their digests."""
     alarm_ms: int | None = None
     """When the loop is to be looked at again, though nothing comes."""
     after: Loop = field(init=False)

@@ -31,7 +31,7 @@ from .scripts import iso_date
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a person is shown of a held call."""
+    """The parts of a held call that a person is shown."""
 
     tool: str
     snapshot: Snapshot
@@ -46,7 +46,7 @@ class Shown:
     until_ms: int | None = None
     """The moment that it waits for, where it waits for no person (SPEC R4.12)."""
     evidence: Evidence | None = None
-    """What is known of it, where it was begun and its end is not known (SPEC R4.11)."""
+    """The evidence, where it was begun and its end is not known (SPEC R4.11)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _shown_evidence(evidence: Evidence) -> dict[str, Any]:
 
 
 def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[HeldCall]:
-    """What waits for a person in a run, longest first, or one call by its `member`; nothing once the run is over.
+    """Read what waits for a person in a run, longest first, or one call by its `member`; nothing once the run is over.
 
     Raises `RunNotFound`, `RedisError`.
     """
@@ -197,7 +197,7 @@ class HeldQuestion:
 
 
 def questions(calls: Iterable[HeldCall]) -> list[HeldQuestion]:
-    """What is asked together of held calls: those of one run and tool that wait for the same sources. A call that waits
+    """Group held calls into questions: those of one run and tool that wait for the same sources. A call that waits
     for something else, or alone, is in none.
     """
     alike = dict[Any, list[HeldCall]]()
@@ -243,12 +243,12 @@ def _pack_snapshot(tool: str, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def pack_begun(tool: str, snapshot: Snapshot, key: str, worker: str) -> bytes:
-    """What an entry holds of a call that runs at most once and begins; the script adds the attempt."""
+    """Pack the beginning of a call that runs at most once; the script adds the attempt."""
     return pack(_pack_snapshot(tool, snapshot) | {"unknown": {"said": "", "key": key, "worker": worker}})
 
 
 def pack_hold(hold: Hold | FanOut) -> bytes:
-    """What an entry holds of a call that waits for a person, or runs for each element."""
+    """Pack a call that waits for a person, or runs for each element."""
     call, snapshot = hold.call, hold.snapshot
     fields = _pack_snapshot(call.tool, snapshot)
     if call.given is not MISSING:
@@ -267,7 +267,7 @@ def pack_hold(hold: Hold | FanOut) -> bytes:
 
 
 def unpack_hold(data: bytes) -> Shown:
-    """What `pack_hold`, or `pack_begun`, has written."""
+    """Unpack what `pack_hold`, or `pack_begun`, has written."""
     fields = unpack(data)
     snapshot = Snapshot(fields["parameters"], fields["scopes"], tuple(fields.get("messages", ())))
     output, is_question = fields.get("output", MISSING), fields.get("question", False)
@@ -278,7 +278,7 @@ def unpack_hold(data: bytes) -> Shown:
 
 
 def pack_ruling(ruling: Ruling) -> bytes:
-    """What an entry says of what was decided of a held call. The sweep writes the same (see sweep.lua)."""
+    """Pack the decision on a held call. The sweep writes it in the same way (see sweep.lua)."""
     fields: dict[str, Any] = {"verdict": ruling.verdict.value}
     if ruling.parameters is not None:
         fields["parameters"] = dict(ruling.parameters)
@@ -294,7 +294,7 @@ def pack_ruling(ruling: Ruling) -> bytes:
 
 
 def unpack_ruling(data: bytes) -> Ruling:
-    """What `pack_ruling` has written."""
+    """Unpack what `pack_ruling` has written."""
     fields = unpack(data)
     given = {name: fields[name] for name in ("parameters", "reason", "answer", "amendment") if name in fields}
     scopes = tuple(fields["scopes"]) if "scopes" in fields else None
@@ -335,12 +335,12 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """What was done to a run: `submitted`, `paused`, `cancelled`, `amended`, `approved` … and by whom."""
+    """A record of an action on a run: `submitted`, `paused`, `cancelled`, `amended`, `approved` … and by whom."""
 
     did: str
     actor: Actor
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What it was done to, where that is not the whole run: a call, messages."""
+    """The object of the action, where that is not the whole run: a call, messages."""
 
     def pack(self) -> bytes:
         """The bytes in an entry (see `fields`)."""
@@ -371,7 +371,7 @@ class AuditRecord:
 
 
 def audit_record(settings: Settings, did: str, **about: Any) -> AuditRecord:
-    """What this process does."""
+    """Make the record of an action of this process."""
     return AuditRecord(did, Actor.of(settings), about)
 
 

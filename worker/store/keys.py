@@ -421,7 +421,7 @@ Fields = Mapping[bytes, bytes]
 
 
 class Kind(StrEnum):
-    """What a call waits for."""
+    """The conditions of a call that has not ended."""
 
     RUNNING = "running"
     SENT = "sent"

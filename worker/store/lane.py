@@ -82,7 +82,7 @@ class GatheredFolds:
 
 
 Found = tuple[str, str, int | None, Mapping[str, Any] | frozenset[int]]
-"""What the log of a run holds for an instance: an id, the instance, the call that wrote it, and the message; or the
+"""A fact in a run's log for an instance: an id, the instance, the call that wrote it, and the message; or the
 calls of which nothing before counts.
 """
 
@@ -109,7 +109,7 @@ class FoldsOfInstances:
 def gathers_of(
     definition: StoredPlan, record: LaneRecord, instance: str, shared: LaneRecord, gone: Container[int]
 ) -> Gathers | None:
-    """What gather calls, but those that are gone, wait for in a lane; `shared` is the record of the global one."""
+    """The waits of gather calls, except those that are gone, in a lane; `shared` is the record of the global one."""
     by_amendment = {each.amendment: each for each in _from_first(definition, record)}
     found: Gathers | None = None
     known: set[int] = set()
@@ -130,7 +130,7 @@ def gathers_of(
 def gathers_among(
     definition: StoredPlan, gathering: Sequence[Call], record: LaneRecord, calls: Sequence[Call], shared: Sequence[Call]
 ) -> Gathers | None:
-    """What gather calls wait for, by a lane's record, where these calls of the lane and these global ones are seen."""
+    """The waits of gather calls, by a lane's record, with these calls of the lane and these global ones."""
     if not gathering or record.gathers is None:
         return None
     held, promised, required = (frozenset(places_in(record.gathers.get(name, ()))) for name in PLACES)
@@ -154,14 +154,14 @@ class RunGone(Exception):
 
 @dataclass(frozen=True)
 class LaneWork:
-    """What is to be done in a lane."""
+    """The work in a lane."""
 
     calls: tuple[Call, ...]
     graph: Graph
     awaited: frozenset[int]
     """The global calls that calls of the lane wait for, or gather calls in it."""
     said: Said
-    """What is trusted of the calls (SPEC R16.1)."""
+    """The trust in the calls (SPEC R16.1)."""
     gathers: Gathers | None = None
     tick: int | None = None
     """Which tick of a loop brought it."""
