@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from acts_celery.worker.client.results import RunStatus
     from acts_celery.worker.client.run import Run
     from acts_celery.worker.client.submitting import Draft, Ref, ref
-    from acts_celery.worker.registry.activities import Content, Done
+    from acts_celery.worker.registry.activities import Done
     from acts_celery.worker.registry.models import (
         Answer,
         BadRequest,
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         Unreachable,
         Usage,
     )
+    from acts_celery.worker.registry.signatures import Content
     from acts_celery.worker.store.waiting import DeadLetter, DeadLetters
 
     from .broker_config import BrokerConfigError, NotConfigured, ServerUnavailable, SettingsError
@@ -199,7 +200,7 @@ _HOMES: Final = {
     "CallStatus": "acts_celery.protocol.engine.events",
     "Client": "acts_celery.worker.client.client",
     "Conflict": "acts_celery.protocol",
-    "Content": "acts_celery.worker.registry.activities",
+    "Content": "acts_celery.worker.registry.signatures",
     "ContextTooLong": "acts_celery.worker.registry.models",
     "Cost": "acts_celery.protocol.engine.costs",
     "CurrentCall": "acts_celery.worker.broker.attempts",

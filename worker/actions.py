@@ -239,14 +239,17 @@ def resume(run: Run, *, ticks: int | None = None) -> Done:
     return {}
 
 
-@_action("control", "Cancel a run; later results do not count.", served="")
-def cancel(run: Run) -> Done:
+@_action("control", "Cancel a run; later results do not count.", served="undo")
+def cancel(run: Run, *, undo: bool = False) -> Done:
     """Cancel RUN. Running calls are stopped where possible; later results do not count.
 
-    Exit codes: 0 cancelled, 3 no server, 4 no such run, or it is over.
+    With --undo another run calls the `undo` activities of its finished calls, the newest first; RUN may be over. The
+    command names that run, and the calls that are not undone. Repeat it as you like: no call is undone twice.
+
+    Exit codes: 0 cancelled, 2 the run that undoes was refused, 3 no server, 4 no such run, or it is over.
     """
-    run.cancel()
-    return {}
+    undone = run.cancel(undo=undo)
+    return undone.to_dict() if undone is not None else {}
 
 
 @_action("control", "Start a new run from a moment of another run.", served="at paused")

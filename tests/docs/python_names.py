@@ -18,6 +18,7 @@ from acts_celery.worker.client.results import TickResult
 from acts_celery.worker.client.retrying import Retried
 from acts_celery.worker.client.run import ReadableRun
 from acts_celery.worker.client.submitting import DraftCall
+from acts_celery.worker.client.undoing import Undone
 from acts_celery.worker.local import Local
 from acts_celery.worker.registry.models import ModelRequest
 
@@ -28,6 +29,7 @@ _GIVEN: Final = (
     CallEnd,
     Summary,
     Retried,
+    Undone,
     Explanation,
     Origin,
     DraftCall,

@@ -77,6 +77,23 @@ def test_a_decision_is_about_one_run_whatever_others_call_theirs(backend: Backen
     asyncio.run(ask())
 
 
+def test_a_run_is_undone_by_its_owner(backend: Backend, url: str, name: str) -> None:
+    book = {"_tool": "book", "seat": "five", "_outputPath": "†state.seat"}
+
+    async def ask() -> None:
+        async with over_http(url, ANN) as ann:
+            run = (await call(ann, "submit", document={"context": [], "solution": {"calls": [book]}}, name=name))["run"]
+            backend.wait(run)
+            undone = await call(ann, "cancel", run=run, undo=True)
+            assert undone == {
+                "run": run, "status": "completed", "undo": f"{run}.undo", "undone": 1, "not_undone": []
+            }  # fmt: skip
+            backend.wait(undone["undo"])
+            assert (await call(ann, "status", run=undone["undo"]))["status"] == "completed"
+
+    asyncio.run(ask())
+
+
 def test_a_token_begins_no_more_than_its_limits_admit(backend: Backend, name: str) -> None:
     calls = [{"_tool": "waitAtGate", "gate": name, "value": 1, "_outputPath": "†state.one"}]
     gate: dict[str, Any] = {"context": [], "solution": {"calls": calls}}

@@ -73,6 +73,17 @@ def test_a_run_is_paused_resumed_forked_and_cancelled(backend: Backend, site: Si
     backend.meeting.open_gate(name)
 
 
+def test_a_run_is_undone_for_its_owner_in_the_name_of_the_token(backend: Backend, site: Site) -> None:
+    book = {"_tool": "book", "seat": "four", "_outputPath": "†state.seat"}
+    run = backend.run([book]).run
+    assert error_of(site.post(f"/api/runs/{run}/cancel", {"undo": True}, DECIDER)) == (403, "NotAdmitted")
+    undone = site.post(f"/api/runs/{run}/cancel", {"undo": True}).json()
+    assert (undone["status"], undone["undo"], undone["undone"]) == ("completed", f"{run}.undo", 1)
+    assert backend.wait(f"{run}.undo").status == "completed"
+    assert audited(backend, f"{run}.undo", "submitted") == ["con"]
+    assert site.post(f"/api/runs/{run}/cancel", {"undo": True}).json() == undone
+
+
 def test_a_retry_says_before_what_it_carries_out_and_what_is_stale(backend: Backend, site: Site, name: str) -> None:
     broken = {"_tool": "failUntilMended", "name": name, "value": 1, "_outputPath": "†state.one || †state.failure"}
     reads = {"_tool": "echo", "value": "†state.failure", "_outputPath": "†state.two"}

@@ -230,6 +230,7 @@ def test_a_policy_that_cannot_be_kept_is_refused(policy: dict[str, Any]) -> None
         ({"retries": 1, "no_retry_on": ()}, "types of exceptions"),
         ({"retries": 1, "retry_on": [int]}, "types of exceptions"),
         ({"retry_on": ValueError}, "add retries=3"),
+        ({"undo": "unship"}, "once=True"),
         ({"cache_seconds": 60}, "add pure=True"),
         ({"cache_seconds": 60, "pure": True, "queue": "far"}, "leave queue out"),
         ({"cache_seconds": 0.5, "pure": True}, "at least 1"),

@@ -122,7 +122,24 @@ def _read_moment(_: Common, given: Parameters) -> Parameters:
 
 
 move = action_command("move", click.argument("call"), click.argument("until"), read=_read_moment)
-cancel = action_command("cancel", _yes_option, ask=_ask_to_cancel)
+
+
+def _print_cancelled(document: Parameters, given: Parameters, common: Common) -> None:
+    for line in document.get("not_undone", ()):
+        tell(f"not undone: {line}")
+    if given["undo"]:
+        undoing = document["undo"]
+        tell(f"run {undoing} undoes {counted(document['undone'], 'call')}" if undoing else "there is nothing to undo")
+    print_status(document, common)
+
+
+cancel = action_command(
+    "cancel",
+    click.option("--undo", is_flag=True, help="Run the activities that undo its finished calls."),
+    _yes_option,
+    ask=_ask_to_cancel,
+    show=_print_cancelled,
+)
 fork = action_command(
     "fork",
     at_option,

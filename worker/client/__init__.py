@@ -12,6 +12,7 @@
 `tables`        results as rows
 `absence`       why a value is missing
 `control`       pause, resume, cancel, send
+`undoing`       undoing what finished calls have done
 `people`        calls held for a person, and decisions
 `retrying`      failed calls, run again
 `amendment`     calls that have not begun, replaced

@@ -374,7 +374,7 @@ class Client:
 
     def run_of(self, run: str, since: str | None = None) -> Run:
         """A run by its id, without looking whether it is there; `since` as in `Run`."""
-        return Run(run, self._redis, self.settings, lambda: self._publisher, self._check_amendment, since)
+        return Run(run, self._redis, self, lambda: self._publisher, self._check_amendment, since)
 
     def _check_amendment(self, value: Any, so_far: SoFar) -> Plan:
         return self.checker.check_amendment(value, so_far)

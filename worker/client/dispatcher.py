@@ -268,7 +268,7 @@ class Dispatcher:
         try:
             trace = place_of_run(run, label.trace).pack() if label.trace is not None else ""
             forgotten = self._forgotten(plan, run, str(milliseconds), trace) if at_ms is None else SentInline()
-            more: dict[str, Any] = {**label.fields(), **owner_fields(self._settings)}
+            more: dict[str, Any] = {**owner_fields(self._settings), **label.fields()}
             more |= {"work": forgotten.work} if forgotten.work else {}
             more |= {"at": at_ms} if at_ms is not None else {}
             with admitted(self._redis, self._settings, plan.size) as limits:

@@ -284,11 +284,13 @@ class ReadableRun(Generic[OutputT]):
 if TYPE_CHECKING:
     from ..broker.consumer import Publisher
     from .amendment import Check
+    from .client import Client
     from .control import LoopControl
     from .deleting import DeletableRun, Erased
     from .people import People, PlanControl
     from .results import Descendants
     from .retrying import Retried
+    from .undoing import Undone
 
     Opened = Callable[[], Publisher]
     """What publishes, opened when it is first needed."""
@@ -303,10 +305,11 @@ class Run(ReadableRun[OutputT]):
     """A submission under way or ended. Get one from `Client.submit` or `Client.run`."""
 
     def __init__(
-        self, run: str, redis: Redis, settings: Settings, publisher: Opened, check: Check, since: str | None = None
+        self, run: str, redis: Redis, client: Client, publisher: Opened, check: Check, since: str | None = None
     ) -> None:
         """Take what `ReadableRun` takes, and what orders need."""
-        super().__init__(run, redis, settings, since)
+        super().__init__(run, redis, client.settings, since)
+        self._client = client
         self._publisher = publisher
         self._check = check
         self._shown: dict[str, str] = {}
@@ -394,10 +397,23 @@ class Run(ReadableRun[OutputT]):
         with redis_errors(self._settings):
             return self._loop.asked(tick)
 
-    def cancel(self) -> None:
-        """End the run now: results that come later do not count. Raises `RunOver`."""
+    def cancel(self, *, undo: bool = False) -> Undone | None:
+        """End the run now: results that come later do not count. With `undo` the activities that take back what its
+        calls have done run, the newest call first, in a run of their own; also for a run that is over.
+
+        Raises `RunOver`; with `undo` also `protocol.Rejected`.
+        """
         self._state()
-        self._control.cancel()
+        try:
+            self._control.cancel()
+        except RunOver:
+            if not undo:
+                raise
+        if not undo:
+            return None
+        from .undoing import undo_run
+
+        return undo_run(self._store, self._client)
 
     def send(self, messages: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         """Add data messages, one or a list of them; the calls that wait for what was promised go on (SPEC R11.6).
@@ -695,4 +711,4 @@ class Run(ReadableRun[OutputT]):
 
     def child(self, run: str) -> Run:
         """A child run, by the id that its call names (SPEC R9.3)."""
-        return Run(run, self._redis, self._settings, self._publisher, self._check)
+        return Run(run, self._redis, self._client, self._publisher, self._check)

@@ -71,12 +71,14 @@ class Label:
     at_ms: int | None = None
     """The time at which the run begins; at once where there is none, or it is past."""
     priority: int = 0
+    owner: str | None = None
+    """The owner of the run, if it is not the one who submits it."""
 
     def fields(self) -> dict[str, str]:
         """Make the fields of the run's state."""
-        trace = self.trace.pack() if self.trace is not None else None
-        found = {"name": self.name, "tags": "\n".join(self.tags), "digest": self.digest, TRACE: trace}
+        found = {"name": self.name, "tags": "\n".join(self.tags), "digest": self.digest, OWNER: self.owner}
         found |= {"contracts": self.contracts, "priority": str(self.priority or "")}
+        found[TRACE] = self.trace.pack() if self.trace is not None else None
         return {key: value for key, value in found.items() if value}
 
 
@@ -104,7 +106,6 @@ def label_of(value: Any, **options: Unpack[LabelOptions]) -> Label:
     """
     id, traceparent, at = options.get("id"), options.get("traceparent"), options.get("at")
     trace = current_place() if traceparent is None else TracePlace.read_header(traceparent)
-    priority = options.get("priority") or 0
     at_ms = moment_ms(at.isoformat() if isinstance(at, datetime) else str(at))
     problem = None
     if traceparent is not None and trace is None:
@@ -117,8 +118,8 @@ def label_of(value: Any, **options: Unpack[LabelOptions]) -> Label:
         problem = f"{id!r} cannot be the id of a run: {_OF_IDS}"
     if problem is not None:
         raise Rejected([Problem("", problem)])
-    tags = tuple(options.get("tags", ()))
-    return Label(id, options.get("name"), tags, "" if id is None else _digest(value), trace, "", at_ms, priority)
+    name, tags, digest = options.get("name"), tuple(options.get("tags", ())), "" if id is None else _digest(value)
+    return Label(id, name, tags, digest, trace, "", at_ms, options.get("priority") or 0)
 
 
 def _digest(value: Any) -> str:

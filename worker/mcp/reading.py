@@ -297,7 +297,10 @@ class Submit(ServerTool):
         )
 
 
-_TOLD: Final[Mapping[str, str]] = {"decision": "id", "decisions": "decisions", "left": "left"}
+_TOLD: Final[Mapping[str, str]] = {
+    "decision": "id",
+    **{name: name for name in ("decisions", "left", "undo", "undone", "not_undone")},
+}
 """The property of an action's answer besides its run, by the action's own name for it."""
 
 
@@ -406,11 +409,21 @@ class SettleTool(_DecisionTool):
 
 
 class CancelTool(_ActionTool):
-    """End a run now: what comes later does not count."""
+    """End a run now: what comes later does not count. With `undo` its finished calls are undone by another run, which
+    the answer names; `not_undone` lists the calls that are not undone. No call is undone twice.
+    """
 
     right = "control"
     action = "cancel"
-    output = answer_schema("run", "status", run=_TEXT, status=_TEXT)
+    undo: bool = Field(False, description="Also undo its finished calls; the run may be over.")
+    output = answer_schema(
+        *("run", "status"),
+        run=_TEXT,
+        status=_TEXT,
+        undo={"type": ["string", "null"]},
+        undone={"type": "integer"},
+        not_undone={"type": "array", "items": _TEXT},
+    )
 
     async def execute(self, context: ToolContext) -> dict[str, Any]:
         """Cancel the run, and read its status."""

@@ -15,7 +15,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, lru_cache, partial, wraps
 from pathlib import Path
@@ -29,44 +29,12 @@ from ...protocol.calls.call import ASK_HUMAN, Call
 from ...protocol.calls.declarations import Contract, digest_of
 from ...protocol.calls.meta_properties import WITHHELD
 from ...protocol.calls.tools import GRANTED, ONCE, Executor
-from ...protocol.calls.trust import trust_problems
 from ...protocol.errors import Problem, Speller
 from ...protocol.limits import has_control_characters
-from ...protocol.messages import DATA_TYPES, TRUST
+from ...protocol.messages import DATA_TYPES
 from .. import limits
 from ..errors import ActivitiesError, InvalidParameters
-from .signatures import parameters_schema, returns_schema, takes, with_descriptions
-
-# Trust: an activity's `_trust` as its decorator and its signature declare it (SPEC R16.1).
-
-
-class Content:
-    """A parameter that decides nothing: `note: Annotated[str, Content]` may come from anybody (SPEC R16.1)."""
-
-
-def declared_trust(function: Callable[..., Any], *, effects: bool, untrusted: str | Sequence[str]) -> dict[str, Any]:
-    """The `_trust` of an activity's schema, empty where nothing is declared. Raises `ActivitiesError`."""
-    sources = [untrusted] if isinstance(untrusted, str) else list(untrusted)
-    declared = {"effects": effects, "result": sources, "content": list(_content(function))}
-    trust = {name: value for name, value in declared.items() if value}
-    if (problem := next(trust_problems(trust), None)) is not None:
-        name = problem.pointer.removeprefix("/") or TRUST
-        argument = "untrusted" if name == "result" else name
-        raise ActivitiesError(f"activity {function.__name__!r}: {argument} {problem.message}")
-    return {TRUST: trust} if trust else {}
-
-
-def _content(function: Callable[..., Any]) -> Iterator[str]:
-    """The parameters that are marked as content."""
-    try:
-        hints = inspect.get_annotations(function, eval_str=True)
-    except NameError:
-        return  # reading the signature reports it
-    for name, hint in hints.items():
-        marks = getattr(hint, "__metadata__", ())
-        if any(mark is Content or isinstance(mark, Content) for mark in marks):
-            yield name
-
+from .signatures import declared_trust, parameters_schema, returns_schema, takes, with_descriptions
 
 # The version of registered code: given to its decorator, else a digest of its module's source (SPEC R17.1).
 
@@ -255,6 +223,8 @@ class Activity(Registered):
     policy: Policy = field(default_factory=Policy)
     settled: Callable[[str, dict[str, Any]], Any] | None = None
     """The function that says how a call has ended that was begun and whose end is not known (SPEC R4.11)."""
+    undo: str | None = None
+    """The activity that undoes a call (see `client.undoing`)."""
 
     def __post_init__(self) -> None:
         """Raises `ActivitiesError` for a key that is no parameter."""
@@ -487,6 +457,7 @@ class ActivityOptions(RetryOptions, total=False):
     key: str
     once: bool
     settled: Callable[[str, dict[str, Any]], Any] | None
+    undo: str
     pure: bool
     cache_seconds: float | None
 
@@ -561,16 +532,20 @@ def activity(
     `untrusted` where others write to such sources: a name, or several (SPEC R16). With `once` a call runs at most once
     (SPEC R4.11): one that was begun, and whose end is not known, waits for a person (`acts settle`). `settled(key,
     call)` is asked before: it returns `Done(VALUE)` if what the call does under this idempotency key has happened,
-    False if it has not, and None if that cannot be said; in the first two cases nobody is asked. `pure` says that the
-    result depends on nothing but what the call is given, and that the call changes nothing; then with `cache_seconds` a
-    result is kept for so long, and a call of the same owner that is given the same has it without being run. Results
-    name the `version` of the code that ran a call: this text, else a digest of its module's source.
+    False if it has not, and None if that cannot be said; in the first two cases nobody is asked. `undo` names the
+    activity by which `acts cancel --undo` takes back what such a call has done: it gets those of the call's parameters
+    that it names, and `result` and `key`, the idempotency key. `pure` says that the result depends on nothing but what
+    the call is given, and that the call changes nothing; then with `cache_seconds` a result is kept for so long, and a
+    call of the same owner that is given the same has it without being run. Results name the `version` of the code that
+    ran a call: this text, else a digest of its module's source.
     """
     _require_known("activity", options, ("queue", *_USUAL), ActivityOptions)
     policy = _policy(retries, timeout_seconds, max_concurrency, options)
     effects, untrusted = options.get("effects", False), options.get("untrusted", ())
-    once, settled = options.get("once", False), options.get("settled")
+    once, settled, undo = options.get("once", False), options.get("settled"), options.get("undo")
     _check_pure(queue, options)
+    if undo is not None and not (once and isinstance(undo, str)):
+        raise ActivitiesError("undo names the activity that takes back a call with once=True: add that")
     if settled is not None and not (once and takes(settled, 2)):
         raise ActivitiesError("settled is a function of (key, call), and says what became of a call with once=True")
 
@@ -578,7 +553,7 @@ def activity(
         made = make_activity(function, name if isinstance(name, str) else None, queue, policy)
         trust = declared_trust(function, effects=effects, untrusted=untrusted)
         schema = {**made.schema, **trust, **({ONCE: True} if once else {})}
-        registry.add_activity(replace(made, schema=schema, given_version=version, settled=settled))
+        registry.add_activity(replace(made, schema=schema, given_version=version, settled=settled, undo=undo))
         return function
 
     return register(name) if callable(name) else register

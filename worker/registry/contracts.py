@@ -33,6 +33,7 @@ def contracts_of(known: Registry) -> dict[str, Any]:
     """Write the contracts of what is registered as JSON."""
     activities = {
         one.name: {"schema": one.schema, "queue": one.queue, "version": one.version, "policy": asdict(one.policy)}
+        | ({"undo": one.undo} if one.undo is not None else {})
         for one in known.activities.values()
     }
     delegates = {
@@ -100,6 +101,7 @@ def _activity(name: str, said: Mapping[str, Any]) -> Activity:
         queue=queue,
         policy=Policy(**said["policy"]),
         given_version=str(said["version"]),
+        undo=said.get("undo"),
     )
     made.contract.tool.problems({}, lenient=True)  # a schema that is none is found here
     return made

@@ -8,7 +8,7 @@ what it takes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin
@@ -19,6 +19,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from ...protocol import Message, Output
 from ...protocol.calls.tools import PLAIN
+from ...protocol.calls.trust import trust_problems
+from ...protocol.messages import TRUST
 from ..errors import ActivitiesError
 
 _LENIENT: Final = ("str_strip_whitespace", "coerce_numbers_to_str")
@@ -218,3 +220,34 @@ def takes(function: Any, number: int) -> bool:
     except (TypeError, ValueError):  # not callable, or with other parameters
         return False
     return True
+
+
+# Trust: an activity's `_trust` as its decorator and its signature declare it (SPEC R16.1).
+
+
+class Content:
+    """A parameter that decides nothing: `note: Annotated[str, Content]` may come from anybody (SPEC R16.1)."""
+
+
+def declared_trust(function: Callable[..., Any], *, effects: bool, untrusted: str | Sequence[str]) -> dict[str, Any]:
+    """The `_trust` of an activity's schema, empty where nothing is declared. Raises `ActivitiesError`."""
+    sources = [untrusted] if isinstance(untrusted, str) else list(untrusted)
+    declared = {"effects": effects, "result": sources, "content": list(_content(function))}
+    trust = {name: value for name, value in declared.items() if value}
+    if (problem := next(trust_problems(trust), None)) is not None:
+        name = problem.pointer.removeprefix("/") or TRUST
+        argument = "untrusted" if name == "result" else name
+        raise ActivitiesError(f"activity {function.__name__!r}: {argument} {problem.message}")
+    return {TRUST: trust} if trust else {}
+
+
+def _content(function: Callable[..., Any]) -> Iterator[str]:
+    """The parameters that are marked as content."""
+    try:
+        hints = inspect.get_annotations(function, eval_str=True)
+    except NameError:
+        return  # reading the signature reports it
+    for name, hint in hints.items():
+        marks = getattr(hint, "__metadata__", ())
+        if any(mark is Content or isinstance(mark, Content) for mark in marks):
+            yield name

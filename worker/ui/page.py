@@ -45,6 +45,7 @@ from ..client.control import Control, LoopControl
 from ..client.deployments import RunIndex
 from ..client.people import PlanControl
 from ..client.results import Descendants, Result, RunStatus, run_status, status_of
+from ..client.undoing import undo_runs
 from ..errors import BadQuery, NoSuchAnswer, WorkerError
 from ..runner.checking import Checker
 from ..store.connections import redis_errors
@@ -165,7 +166,14 @@ def overview(run: OpenedRun) -> dict[str, Any]:
         "progress": status.get("progress", []),
         "expires": iso_date(now_ms + left_ms) if left_ms > 0 else None,
         "orders": _orders(run),
+        "undo": _undo(run),
     }
+
+
+def _undo(run: OpenedRun) -> list[str] | None:
+    """The runs that take back what a run has done; None if none of its calls can be undone."""
+    can_be = any(said.once for said in run.definition.trust.values())
+    return [undoing.run for undoing in undo_runs(run.store)] if can_be else None
 
 
 def _orders(run: OpenedRun) -> list[dict[str, Any]]:

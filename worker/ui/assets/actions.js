@@ -139,20 +139,14 @@ function runDeeds(overview) {
   const isOver = ["completed", "failed", "cancelled"].includes(status);
   const simple = (deed, label, said) =>
     pushButton(label, () => done(run, deed, {}, said).catch((error) => dialogOf(error)));
-  const cancel = () =>
-    asking("Cancel", run, "cancel", {
-      title: "Cancel this run? Later results do not count.",
-      fields: [],
-      confirm: "Cancel",
-      kind: "danger",
-      said: "Cancelled",
-    });
+  const canUndo = Boolean(overview.undo);
   const failed = (overview.counts?.failed ?? 0) > 0 && status !== "cancelled";
   if (!mayControl()) {
     const words = [
       failed && `acts retry ${run}`,
       ["paused", "scheduled"].includes(status) && `acts resume ${run}`,
       !isOver && `acts cancel ${run}`,
+      canUndo && `acts cancel ${run} --undo`,
       `acts fork ${run}`,
     ].filter(Boolean);
     return wrap("details.commands", wrap("summary", "Commands for this run"), words.map(command));
@@ -163,10 +157,41 @@ function runDeeds(overview) {
     status === "running" ? simple("pause", "Pause", "Paused") : null,
     status === "paused" ? simple("resume", "Resume", "Resumed") : null,
     status === "scheduled" ? simple("resume", "Begin now", "Begun") : null,
-    isOver ? null : cancel(),
+    isOver ? null : pushButton("Cancel", () => openCancel(run, canUndo)),
+    isOver && canUndo ? pushButton("Undo …", () => openUndo(run)) : null,
     overview.loop ? openTicks(run) : null,
     pushButton("Fork …", () => openFork(run, null)),
   );
+}
+
+const UNDO = "its finished calls are undone, the newest first, by the activities that they name";
+
+function openCancel(run, canUndo) {
+  const undo = make("input", { type: "checkbox" });
+  dialog({
+    title: "Cancel this run? Later results do not count.",
+    fields: canUndo ? wrap("label.check", undo, `also undo: ${UNDO} (--undo)`) : [],
+    confirm: "Cancel",
+    kind: "danger",
+    deed: () => (undo.checked ? undone(run, "Cancelled") : done(run, "cancel", {}, "Cancelled")),
+  });
+}
+
+function openUndo(run) {
+  dialog({
+    title: "Undo this run?",
+    fields: wrap("p", `In a new run ${UNDO}. Calls that were undone before are not undone again.`),
+    confirm: "Undo",
+    kind: "danger",
+    deed: () => undone(run, "Undone by another run"),
+  });
+}
+
+/** Undo a run, and say what is left. */
+async function undone(run, sentence) {
+  const { not_undone: left } = await done(run, "cancel", { undo: true }, sentence);
+  const fields = listed("ul", left, (line) => line);
+  if (left.length) dialog({ title: "Not undone", fields, confirm: "Good", deed: async () => {} });
 }
 
 function dialogOf(error) {

@@ -118,6 +118,9 @@ async function runView({ run, overview }) {
     instances: overview.instances ? counted(overview.instances) : null,
     "child of": overview.parent ? anchor(address("run", overview.parent.run), overview.parent.run) : null,
     "forked from": forkedFrom(overview.forked_from),
+    "undone by": (overview.undo ?? []).length
+      ? overview.undo.map((undoing) => wrap("div", anchor(address("run", undoing), undoing)))
+      : null,
     simulation: overview.simulation ? "models have answered its calls, and no code has run" : null,
     "sent and forgotten": background(overview.background),
     by: [
