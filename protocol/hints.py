@@ -194,7 +194,7 @@ class _Hints:
         self._remedies = Remedies(plan) if plan is not None else None
 
     def of(self, problem: Problem) -> str:
-        """The hint for a problem, empty where there is none."""
+        """The hint for a problem; empty for no hint."""
         match problem.cause:
             case UnknownName(name, known, remedy):
                 return self._speller.hint(name, known) or (f"; {remedy}" if remedy else "")

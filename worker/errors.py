@@ -86,7 +86,7 @@ class NotThere(NotPossibleNow, KeyError):
 
 
 class InstanceNotFound(NotThere):
-    """A run without that instance; `known` are those it has."""
+    """The run has no such instance; `known` are its instances."""
 
     code = "instance_not_found"
 
@@ -189,7 +189,7 @@ class NoSuchAnswer(NotPossibleNow):
 
 
 class BadQuery(WorkerError):
-    """A question to a page that lacks something, or has a value that is none of those that it may have."""
+    """A question to a page that lacks something, or has a value that is not allowed."""
 
     code = "bad_query"
 
@@ -255,7 +255,7 @@ class InfrastructureError(WorkerError):
 
 
 class QueueRefused(InfrastructureError):
-    """A queue may not be written by this process's user, or is none: trying again does not help.
+    """This process's user may not write to a queue, or the key is no queue: trying again does not help.
 
     `tasks` are those that were not published for it; all others were.
     """

@@ -858,7 +858,7 @@ LONGEST_LABEL: Final = 26
 FOLLOWING_PAUSE_SECONDS: Final = 0.5
 """The least time between two overviews of a run."""
 FOLLOWING_BLOCK_MS: Final = 5_000
-"""The time after which a run is looked at without a new entry of its log: it may be gone."""
+"""The time after which a run is checked without a new entry of its log: it may be gone."""
 CANCEL_SECONDS: Final = 0.5
 HEARTBEAT_SECONDS: Final = 15.0
 

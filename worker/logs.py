@@ -131,7 +131,7 @@ def escaped(text: str) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """A value as it is where it is one word, else quoted: an instance's name must not forge a line."""
+    """A value, quoted unless it is one word: an instance's name must not forge a line."""
     text = str(value)
     return text if text.isprintable() and not set(text) & set(' "=') else json.dumps(text)
 

@@ -243,7 +243,7 @@ class Forecast:
         return None if self._algebra.covered(given, wanted) else (False, why)
 
     def _coming_values(self, case: _Case, value: Any) -> Values:
-        """All that a parameter may come to be."""
+        """All values that a parameter may have."""
         if isinstance(value, Expression):
             return self._of_expression(case, value)
         return self._algebra.made_of(self._schema(case, value))

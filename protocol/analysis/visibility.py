@@ -492,7 +492,7 @@ class _Count:
     calls: Counter[_Key] = field(default_factory=Counter)
     requests: int = 0
     below: set[str] = field(default_factory=set)
-    """The workflows that its calls can come to."""
+    """The workflows that its calls can reach."""
     levels: int = 0
     """How deep child runs are nested in it."""
 
@@ -578,7 +578,7 @@ def _sort(executor: Executor, definition: Mapping[str, Any] | None, *, is_code: 
 def workflow_reach(
     name: str, plan: CheckedPlan, below: Mapping[str, CheckedPlan], code: Container[str] = ()
 ) -> WorkflowReach:
-    """All that the workflow of that name and plan can do; `below` are the workflows that its calls can come to, and
+    """All that the workflow of that name and plan can do; `below` are the workflows that its calls can reach, and
     `code` the delegates that are code.
     """
     submission, counting = plan.submission, _Counting({**below, name: plan}, code)

@@ -75,7 +75,7 @@ def _pieces(operation: Operation, root: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def _keyed(path: Path, root: Any) -> Path:
-    """A path whose indexes are those of lists: digits are a key at the root, and where an object is (SPEC R3.5)."""
+    """A path with indexes only for lists: digits are a key at the root, and where there is an object (SPEC R3.5)."""
     keyed: list[str | int] = []
     for segment in path:
         keyed.append(segment if keyed and not isinstance(root, dict) else str(segment))
@@ -343,7 +343,7 @@ def names_of(alternatives: Iterable[Alternative]) -> dict[str, str]:
 
 
 def chosen(value: Any, names: Mapping[str, str]) -> Output | None:
-    """The choice that a model has written, None where it is none: a place may be written with its daggers, too. One
+    """The choice that a model has written, or None: a place may be written with its daggers, too. One
     that was not shown stays as it is, and the engine refuses it.
     """
     if not isinstance(value, dict) or value.keys() != {PATH, VALUE} or not isinstance(value[PATH], str):

@@ -124,7 +124,7 @@ class Readiness:
 
 
 class CallStatuses:
-    """The statuses of calls, and which of them are to be looked at."""
+    """The statuses of calls, and the calls that are to be checked."""
 
     def __init__(self, calls: Sequence[Call], graph: Graph, fold: Fold) -> None:
         self._calls = {call.index: call for call in calls}

@@ -230,7 +230,7 @@ class Execution(CallStatuses):
         return Flow(TRUSTED, given, TRUSTED.union(*given.values()))
 
     def _marked(self, outcome: Outcome, answered: Labels = TRUSTED) -> Outcome:
-        """The outcome with the sources of all that it depends on (SPEC R16.2); `answered` are those of its answer."""
+        """The outcome with the sources of all that it depends on (SPEC R16.2); `answered` are its answer's."""
         call = self._calls[call_of(outcome.index)]
         is_said = (
             self._config.trust or self._labels or self._fold.is_marked or call.prompt_labels or call.gather or answered

@@ -253,7 +253,7 @@ class Graph:
         return tuple(before for before in behind if before >= 0 or before not in waited_for)
 
     def _cycle_from(self, start: int, done: set[int]) -> tuple[int, ...]:
-        """A circle among the nodes before a call that are not `done`; adds the nodes looked at to `done`."""
+        """Find a circle among the nodes before a call that are not `done`; adds the visited nodes to `done`."""
         path = [start]
         on_path = {start}
         stack = [iter(self.directly_before(start))]

@@ -179,7 +179,7 @@ class _Node:
         """Nodes by segment as a text: `.0` and `["0"]` are two nodes that may be one place."""
 
     def child(self, segment: str | int) -> _Node:
-        """The node one segment further, made where there is none."""
+        """The node one segment further, which is made if it is missing."""
         alike = self.children.setdefault(str(segment), [])
         found = next((node for node in alike if type(node.segment) is type(segment)), None)
         if found is None:

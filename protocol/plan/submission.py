@@ -238,7 +238,7 @@ _UNKNOWN_KEY = f"unknown property; a submission has {', '.join(sorted(_KEYS))}"
 
 @dataclass(frozen=True)
 class Submission:
-    """A submission. `calls` are those of the solution, or of the plan messages where there is no solution."""
+    """A submission. `calls` are the solution's, or the plan messages' where there is no solution."""
 
     context: Sequence[Message]
     calls: Sequence[tuple[Pointer, Any]]

@@ -142,7 +142,7 @@ class Answer:
     positions: tuple[int, ...]
     """Position of each of those calls among the solution's calls."""
     output: Any
-    """The output, references in it unresolved; None if there is none yet, or if it is invalid."""
+    """The output, references in it unresolved; None if it is missing or invalid."""
     errors: tuple[AnswerError, ...] = ()
     findings: tuple[str, ...] = ()
     """Findings: worth knowing, but no errors."""

@@ -182,7 +182,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 class _TooMany(Exception):
-    """The answer has more texts that may name a place than are looked at."""
+    """The answer has more texts that may name a place than are checked."""
 
 
 def slips_in(
@@ -320,7 +320,7 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def _called(value: Any) -> str:
-    """The tool of a call that is written as JSON; nothing where the value is none."""
+    """The tool of a call that is written as JSON; empty where the value is no call."""
     match value:
         case {"name": str(name), "arguments": dict() | str()} | {"name": str(name), "parameters": dict()}:
             return name

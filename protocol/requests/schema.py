@@ -530,7 +530,7 @@ def _refuses(tool: Tool, scope: Any) -> bool:
 
 
 def _refuses_path(tool: Tool, path: str) -> bool:
-    """Whether a tool admits no call with an output path, or that is none."""
+    """Whether an output path is invalid, or a tool admits no call with it."""
     properties = {"_outputPath": path}
     found = [*metas.meta_problems(properties), *tool.problems(properties, lenient=True)]
     return any(problem.pointer.startswith("/_outputPath") for problem in found)

@@ -42,7 +42,7 @@ _PLAIN: Final = frozenset({"string", "number", "integer", "boolean", "null", "ob
 
 
 def type_text(schema: Any, document: Any) -> str:
-    """The type that a schema describes, as it is written in programs; what is too deep or has no name is `any`.
+    """The type that a schema describes, as programs write it; `any` where it is too deep or has no name.
 
     >>> type_text({"properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}, {})
     '{a: string, b?: any}'

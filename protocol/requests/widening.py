@@ -155,11 +155,11 @@ class Widening:
         return {**said, **joined(found)} if found else None
 
     def inside(self, part: Any) -> Any:
-        """A schema, with references in place of values inside of what it speaks of, but not of all of it."""
+        """A schema that admits references inside its value, but not in place of the whole value."""
         return self._written(part, self._widened)
 
     def data(self, part: Any) -> Any:
-        """A schema as it is: what it speaks of is data, in which nothing is a reference."""
+        """A schema without references: its value is data."""
         return self._written(part, self._kept)
 
     def _written(self, part: Any, keyword_anew: Callable[[str, Any], Mapping[str, Any]]) -> Any:
@@ -196,7 +196,7 @@ class Widening:
         return self._kept(keyword, below)
 
     def _kept(self, keyword: str, below: Any) -> Mapping[str, Any]:
-        """A keyword with what it holds, as it is."""
+        """A keyword with its value, unchanged."""
         below = untitled(below) if keyword == "properties" else below
         if keyword in REFERENCES:
             return {keyword: self._targets(below, "data", self.data)}

@@ -75,7 +75,7 @@ class _Size:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether the schema is not looked at."""
+        """Whether the schema is not analysed."""
         return self.nodes > limits.MOST_NODES or self.cases > limits.MOST_CASES
 
 

@@ -68,7 +68,7 @@ class Work:
     """The units for every few characters of a text, each time a schema looks at it."""
     patterns_going_back: int
     digits: int = -1
-    """The digits of the longest number that numbers are compared with; -1 where there is none."""
+    """The digits of the longest number that numbers are compared with, or -1."""
     listed: Sequence[int] = ()
     """Depth in a value -> how many numbers of `const` and `enum` one part is compared with, at most."""
 
@@ -114,7 +114,7 @@ class Work:
         )
 
     def _looks(self, value: Any) -> Iterator[tuple[int, list[Any]]]:
-        """The parts of a value level by level, and how often each is looked at."""
+        """The parts of a value level by level, and how often each is visited."""
         depth, parts = 0, [value]
         while parts:
             yield self.levels[depth] if depth < len(self.levels) else self.applications, parts

@@ -45,7 +45,7 @@ VALUES: Final = frozenset({"const", "enum", "default", "examples"})
 
 
 def value_at(path: Path, root: Any) -> Any:
-    """The value at a path of a document, whose indexes may be texts; None where there is none."""
+    """The value at a path of a document, or None. Indexes in the path may be texts."""
     for key in map(str, path):
         if isinstance(root, list) and key.isdecimal() and len(key) < 7 and int(key) < len(root):
             root = root[int(key)]

@@ -41,7 +41,7 @@ class NamedScopes:
         self._lists = [(value, _by_place(value)) for value in values if isinstance(value, list)]
 
     def nearest(self, given: Any) -> Any:
-        """The scopes given with the narrowest scope named that holds it in place of each, if there is one."""
+        """The given scopes, each replaced by the narrowest named scope that contains it, if there is one."""
         if not isinstance(given, list) or not self._scopes:
             return given
         return [_holding(self._scopes, _place(scope)) or scope for scope in given]

@@ -182,7 +182,7 @@ def verify_content(headers: Mapping[str, str], *types: str) -> str:
 
 
 def error_in_body(error: Any, model: ConfiguredModel) -> ModelError:
-    """An error that comes in place of an answer, in a body of status 200 or in the midst of a stream. A code that is a
+    """An error instead of an answer, in a body with status 200 or in the middle of a stream. A code that is a
     number is the status of the provider behind a gateway.
     """
     body = {"error": error}

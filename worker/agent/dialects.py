@@ -33,7 +33,7 @@ Part = Mapping[str, Any]
 
 TEXT: Final = "text/plain"
 ASK: Final = {"role": "user", "content": "Answer now."}
-"""The message of a user where there is none: providers refuse that, or leave out the system message with it."""
+"""The user's message for a request without one, which providers refuse, or answer without the system message."""
 _PLAIN: Final = {"role", "content"}
 _SYSTEM_ROLES: Final = ("system", "developer")
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[\w.+-]+)*;base64,(.*)", re.ASCII | re.DOTALL)

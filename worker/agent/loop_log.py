@@ -53,7 +53,7 @@ class LoopLog:
         self._now_ms = 0
         """The server's time at the last look, where the loop's time is limited."""
         self.has_alarm = False
-        """Whether the loop is looked at again when its time is over."""
+        """Whether the loop is checked again when its time is over."""
         self.has_left = False
         """Whether the mark was cleared, and nothing has come since."""
         self.next_lane: str | None = None

@@ -482,7 +482,7 @@ def whole(pieces: Sequence[Mapping[str, Any]]) -> Fields:
 
 
 def packed(model: str, message: Fields, calls: Iterable[tuple[bool, str | None, Fields]], most_bytes: int) -> str:
-    """The provider's own data as the text that the log gets; empty where there is none, or too much. `model` is the
+    """The provider's own data as a text for the log; empty for none, or too much. `model` is the
     one that it is sent back to; each of `calls` is whether it is the output, the provider's id and its fields.
     """
     shown = json.dumps(message)

@@ -19,7 +19,7 @@ BAND: Final = "\x06\x16"
 BAND_SUFFIXES: Final = tuple(f"{BAND}{band}" if band else "" for band in BANDS)
 """The ends of the names of a queue's lists, one for each band; the lowest has none."""
 _TURNS: Final = (9, 6, 9, 3, 9, 6, 9, 9, 6, 9, 3, 9, 6, 9, 0)
-"""The band that is looked at first, take by take: where messages of all bands wait, 8 of 15 are of the highest, and one
+"""The band that is read first, take by take: where messages of all bands wait, 8 of 15 are of the highest, and one
 is of the lowest.
 """
 

@@ -566,7 +566,7 @@ class RowBatch:
 
 
 _FORMULA: Final = re.compile(r"[=+\-@\t\r\n](?!\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\Z)|[=@\t\r\n]", re.ASCII)
-"""The beginning of what a spreadsheet may take for a formula; a number with a sign is none."""
+"""The beginning of a cell that a spreadsheet may take for a formula, except a number with a sign."""
 
 
 def cell(value: Any) -> str:

@@ -83,7 +83,7 @@ class Source:
         return self._workflow(settings) is not None
 
     def _workflow(self, settings: Settings) -> dict[str, Any] | None:
-        """The submission that the workflow of that name is, where there is no such file; a folder is none."""
+        """The submission of the workflow with that name, where there is no file of that name; a folder is no file."""
         path = Path(self.file)
         if self.file == "-" or (path.exists() and not path.is_dir()) or not settings.delegates:
             return None

@@ -226,7 +226,7 @@ class _Lane:
     waiting: tuple[Call, ...]
     """The calls that have not begun."""
     replaced: tuple[Call, ...]
-    """The held calls that others run in place of."""
+    """The held calls that others replace."""
 
 
 @dataclass(frozen=True, slots=True)

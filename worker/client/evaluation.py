@@ -31,7 +31,7 @@ from .results import Result
 from .submitting import SubmissionOptions
 
 Functions = Callable[[str], Callable[..., Any] | None]
-"""The function of a name; None where there is none."""
+"""Finds a function by its name; None if it is missing."""
 Judge = Callable[[Result], str | None]
 """Judges a completed result: says what is wrong with it, or None."""
 

@@ -377,7 +377,7 @@ class People:
 
 
 def meant_of(names: Iterable[str], call: str | int) -> str | None:
-    """The one of the ids of held calls that an id or an index means; None where it is none, or several."""
+    """The id among those of held calls that an id or an index means; None where it means none, or several."""
     alike = [name for name in names if str(call) in (name, name.partition(":")[0])]
     return str(call) if str(call) in alike else alike[0] if len(alike) == 1 else None
 

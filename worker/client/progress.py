@@ -125,7 +125,7 @@ def blocking(found: AsyncIterator[T]) -> Iterator[T]:
 
 
 class Deadline:
-    """A limit to waiting for the end of a run; without a time there is none."""
+    """A limit to waiting for the end of a run; None is no limit."""
 
     def __init__(self, run: str, timeout_seconds: float | None) -> None:
         self._run = run

@@ -473,7 +473,9 @@ class Result(Generic[OutputT]):
 
     @property
     def errors(self) -> tuple[FailedCall, ...]:
-        """The calls that have failed, in the order of `calls`; an error that went to an alternative is none."""
+        """The calls that have failed, in the order of `calls`. A call whose error went to an alternative has not
+        failed.
+        """
         return tuple(
             FailedCall(
                 call.index, call.tool, call.instance, str(call.error.get("type")), str(call.error.get("message", ""))

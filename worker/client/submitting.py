@@ -69,7 +69,7 @@ class Label:
     """The contracts it was checked against, where the code of its activities is elsewhere (see `registry.contracts`).
     """
     at_ms: int | None = None
-    """The time at which the run begins; at once where there is none, or it is past."""
+    """The time at which the run begins. Without one, or if it is past, it begins at once."""
     priority: int = 0
     owner: str | None = None
     """The owner of the run, if it is not the one who submits it."""

@@ -82,7 +82,7 @@ class ListActivities(ServerTool):
 
 
 class _PageTool(RunTool):
-    """A tool that gives a document of the pages about a run; its other parameters are those of the page."""
+    """A tool that gives a document of the pages about a run; its other parameters are the page's."""
 
     page: ClassVar[str]
 

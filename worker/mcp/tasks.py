@@ -48,7 +48,7 @@ class TaskAnswers(TaskParams):
 
 
 def knows_tasks(session: Any) -> bool:
-    """Whether the client of a session can be given a task in place of an answer."""
+    """Whether the client of a session can be given a task instead of an answer."""
     said = session.client_capabilities
     is_declared = said is not None and EXTENSION in (said.extensions or {})
     return is_declared and session.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -162,7 +162,7 @@ async def _held(context: ToolContext, run: str) -> Iterator[dict[str, Any]]:
 
 
 def _key(held: Mapping[str, Any]) -> str:
-    """The name of a question: it is about one call, as it is shown, and no other question ever has it."""
+    """The name of a question about one call, as shown. No other question ever has the same name."""
     return f"{held['call']}:{held['shown']}"
 
 

@@ -111,7 +111,7 @@ class Declaration:
     fault: str = ""
     """The reason why this is no declaration by the protocol."""
     asks: str = ""
-    """The method of the protocol that is asked where it is none of the server's tools (see `context_tools`)."""
+    """The method of the protocol that is called, where this is not one of the server's tools (see `context_tools`)."""
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Declaration:

@@ -359,7 +359,7 @@ class _Watched(httpx2.AsyncByteStream):
 
 
 def _id_in(body: bytes) -> Any:
-    """The id of a message; None where it has none, or is none."""
+    """The id of a message; None where it has none, or is no message."""
     try:
         return json.loads(body)["id"]
     except (ValueError, TypeError, KeyError, RecursionError):

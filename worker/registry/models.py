@@ -148,7 +148,7 @@ class Reported:
 
     usage: Usage
     nanodollars: int | None = None
-    """The cost that it may come to, where a price is known."""
+    """The most that it may cost, where a price is known."""
 
 
 OnText = Callable[[str | Reported], None]
@@ -265,7 +265,7 @@ class KnownModels:
         self._stand_ins = registry.stand_ins
 
     def find(self, name: str | None) -> ConfiguredModel | None:
-        """The model of that name, by default the one of `ACTS_MODEL`; None where there is none.
+        """The model of that name, by default the one of `ACTS_MODEL`; None if it is not configured.
 
         The default goes by `provider:name` and by `name`, too.
         """
@@ -371,7 +371,7 @@ class FunctionModel(Model):
 
 
 def answer_text(reply: Any) -> str:
-    """A text as it is, and any other value as JSON. Raises `InvalidAnswer` where it is none."""
+    """Return a text unchanged, and any other value as JSON. Raises `InvalidAnswer` where that fails."""
     try:
         value = plain(reply, Limits())
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -401,7 +401,7 @@ def image_size(content: bytes) -> Size | None:
 
 
 def valid_size(size: tuple[Any, Any]) -> Size | None:
-    """A width and a height, where they are those of a picture."""
+    """A width and a height, if a picture can have them."""
     width, height = size
     is_size = all(isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in size)
     return (width, height) if is_size else None

@@ -106,13 +106,13 @@ class KnownDelegates(Container[str]):
         return replace(plan, submission=replace(plan.submission, delegates=definitions))
 
     def definition(self, name: str) -> Mapping[str, Any] | None:
-        """The definition of that name; None where it is code, or there is none."""
+        """The definition of that name; None where the name is code, or unknown."""
         is_code = name in self._registry.delegates or name == ANONYMOUS
         found: Mapping[str, Any] | None = None if is_code or not self._is_defined(name) else self._read(name)
         return found
 
     def workflow(self, name: str, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The submission that the workflow of that name is (SPEC R9.4); `own` are definitions that are looked at first.
+        """The submission of the workflow with that name (SPEC R9.4); `own` are definitions that are searched first.
         Raises `Rejected` where there is none.
         """
         found = (own or {}).get(name) or self.definition(name)

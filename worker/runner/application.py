@@ -117,7 +117,7 @@ class _Kind(Generic[T]):
     ignores_result: bool = False
 
     def message(self, arguments: Sequence[object], named: Mapping[str, object], limits: Limits) -> T | None:
-        """The message of a task's arguments; one that cannot be read is refused, and there is none."""
+        """Read the message in a task's arguments; returns None for one that cannot be read, which is refused."""
         try:
             if len(arguments) != 1 or named:
                 raise MalformedMessage("it should have one argument")

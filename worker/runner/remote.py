@@ -99,7 +99,7 @@ class Remote:
         return activity is not None and activity.queue is not None
 
     def received(self, call: Call, attempt: Attempt, result: Result, definition: StoredPlan) -> Result:
-        """A result as far as it is believed: another process has sent it, and may say what its code may not.
+        """The part of a result that is believed: another process has sent it, and may claim what its code may not.
 
         A delegate in code may choose its place, as an activity does, and a model one of those that it was shown
         (SPEC R4.4); an attempt is followed by another only as often as the code's policy grants.

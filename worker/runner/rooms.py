@@ -102,7 +102,7 @@ class Agent(Protocol):
         """Make every configured model and ask none. Raises `WorkerError` for one that cannot be had."""
 
     def lacks_key(self, configured: ConfiguredModel) -> bool:
-        """Whether a model's provider asks for a key and there is none."""
+        """Whether a model's provider asks for a key that is not set."""
 
     def missing_settings(self, configured: ConfiguredModel, config: Mapping[str, Any]) -> list[str]:
         """The settings of a `config` that a model's provider does not have."""

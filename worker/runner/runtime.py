@@ -362,7 +362,7 @@ class Runtimes:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether a coroutine blocks the loop of the process that asks; not where there is none."""
+        """Whether a coroutine blocks the loop of the calling process, if it has one."""
         return self._runtime is not None and self._process == os.getpid() and self._runtime.is_blocked
 
     def cancel(self, key: str) -> None:

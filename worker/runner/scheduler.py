@@ -310,7 +310,7 @@ def require_message_format(request: Mapping[str, Any]) -> None:
 
 
 def task_of(name: str, request: Mapping[str, Any], arguments: Sequence[object]) -> TaskMessage | None:
-    """The task of a request of Celery, to be published anew; None where it is none of ours."""
+    """The task of a request of Celery, to be published again; None for a foreign one."""
     queue = (request["delivery_info"] or {}).get("routing_key")
     times, number = request.get(RETURNED, 0), request.get(MESSAGE_FORMAT)
     if not isinstance(queue, str) or len(arguments) != 1 or not isinstance(arguments[0], bytes):

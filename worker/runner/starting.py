@@ -394,7 +394,7 @@ class Starter:
             view.files = {**view.files, **await self._services.log.files(view.run, missing)}
 
     def message(self, start: Start, attempt: Attempt, execution: Execution) -> TaskMessage | Failure:
-        """The message that carries a call away, or why there is none."""
+        """The message that carries a call away, or why it cannot be sent."""
         given = self._view.tokens.given(attempt)
         try:
             files = self._view.files

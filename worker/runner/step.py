@@ -1,4 +1,4 @@
-"""A step of a lane: what one commit is to hold, as it is gathered."""
+"""A step of a lane: the contents of one commit while they are gathered."""
 
 from __future__ import annotations
 

@@ -397,7 +397,7 @@ class LaneView:
         return self._again[call_of(index)]
 
     def is_of_now(self, attempt: Attempt) -> bool:
-        """Whether an attempt is one at the call as it is run now, and not one from before it was undone."""
+        """Whether an attempt belongs to the current execution of the call, and not to one that was undone."""
         return attempt.again == self.again(attempt.id.index)
 
     def note_running(self, calls: Iterable[int]) -> None:

@@ -187,7 +187,7 @@ class QueueNote:
 
     @classmethod
     def read(cls, field: bytes | None) -> Self | None:
-        """The note of a field; None where there is none that can be read."""
+        """The note in a field, or None if it cannot be read."""
         try:
             at, sent, mean = json.loads(field or b"null")
             return cls(float(at), float(sent) if sent is not None else None, float(mean))
@@ -360,7 +360,7 @@ class SessionTable:
         return bool(await self._commands.execute("LREM", session_messages(self._prefix, process), 0, message))
 
     async def receive(self, process: str) -> bytes | None:
-        """The next message for a process; None where there is none for some seconds. Raises `RedisError`,
+        """The next message for a process; None if none comes for some seconds. Raises `RedisError`,
         `TimeoutError`.
         """
         async with asyncio.timeout(3 * limits.SESSION_WAIT_SECONDS):
