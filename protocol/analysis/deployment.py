@@ -237,7 +237,7 @@ class Forecast:
             self._admitted[name] = self._algebra.made_of(schema) if schema is not None else EVERYTHING
         coming = self._coming_values(case, value) if key not in case.call.each else EVERYTHING
         given, taken = self._algebra.both(coming, self._admitted[name]), self._algebra.made_of(wanted)
-        why = f"{pointer(key)}: what comes is {described(given)}, and {described(taken)} is taken"
+        why = f"{pointer(key)}: the value is {described(given)}, and only {described(taken)} is accepted"
         if not self._algebra.fit(given, taken):
             return True, why
         return None if self._algebra.covered(given, wanted) else (False, why)
@@ -284,7 +284,7 @@ class Forecast:
             return None
         expected, promised = tool.compiled_output.document, contract.tool.compiled_output
         if promised is None:
-            return False, "it says no more what it returns, and the run expects something of that"
+            return False, "it no longer declares a result, and the run depends on one"
         given = self._algebra.made_of(promised.document)
         wanted = self._algebra.made_of(expected)
         if self._algebra.covered(given, expected):

@@ -240,7 +240,7 @@ def test_calls_that_will_or_may_be_refused_are_named_with_the_reason(backend: Ba
         1: "will", 2: "may", 4: "will", 5: "will", 6: "will",
     }  # fmt: skip
     assert "/n" in found[1][1]
-    assert "/word: what comes is string, and string (length at most 3) is taken" in found[2][1]
+    assert "/word: the value is string, and only string (length at most 3) is accepted" in found[2][1]
     assert "no code named 'sage'" in found[4][1]
     assert {line["run"] for line in told.json_lines} == {run.id}
     lines = exits(1, command(backend, "check", "--runs", *new)).stdout.splitlines()

@@ -201,7 +201,7 @@ class PydanticModel(EndpointModel):
             wanted["stop"] = [wanted["stop"]]
         if (effort := wanted.get("reasoning_effort")) is not None:
             if effort not in _EFFORTS and effort != "none":
-                raise BadRequest(f"reasoning_effort {effort!r} is none of none, {', '.join(sorted(_EFFORTS))}")
+                raise BadRequest(f"reasoning_effort {effort!r} is not one of none, {', '.join(sorted(_EFFORTS))}")
             wanted["reasoning_effort"] = False if effort == "none" else effort
         settings = {_SETTINGS[ours]: value for ours, value in wanted.items()}
         if sent.functions:

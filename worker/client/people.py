@@ -435,7 +435,7 @@ class PlanControl:
         """
         if self._store.fields("loop") != [None]:
             if for_all:
-                text = "a model makes the plan of each tick anew: approve this one, or export it and run that"
+                text = "a model makes a new plan in each tick: approve this one, or export it and run the export"
                 raise Rejected([Problem("", text)])
             self._loop.approve(digest, by=by)
             with suppress(RunOver):  # it was approved before, and has ended since

@@ -473,9 +473,7 @@ class Result(Generic[OutputT]):
 
     @property
     def errors(self) -> tuple[FailedCall, ...]:
-        """The calls that have failed, in the order of `calls`. A call whose error went to an alternative has not
-        failed.
-        """
+        """The calls that have failed, in the order of `calls`, but for those whose error went to an alternative."""
         return tuple(
             FailedCall(
                 call.index, call.tool, call.instance, str(call.error.get("type")), str(call.error.get("message", ""))
