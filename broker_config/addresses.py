@@ -183,7 +183,7 @@ class Sentinels:
 
 
 def read_sentinels(url: str) -> Sentinels:
-    """Read an address of Sentinels; `check_url` has looked at it."""
+    """Read an address of Sentinels that `check_url` has checked."""
     parts = [urlsplit(one) for one in _NEXT_URL.split(url)]
     user, password = parts[0].username, parts[0].password
     return Sentinels(

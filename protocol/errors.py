@@ -194,9 +194,9 @@ PATIENCE: Final = 2_000_000
 """Steps taken at most over all hints, some tenths of a second: a hostile list of errors is long, its names too."""
 _LONGEST: Final = 100
 _PER_NAME: Final = 80
-"""Steps in whose time a name is looked at."""
+"""The number of steps that looking at one name takes."""
 _PER_STEP: Final = 16
-"""Comparing two names takes time up to the third power of their length, so much of which is a step."""
+"""The part of the third power of two names' length, which comparing them takes at most, that is one step."""
 
 
 def squeezed(name: str) -> str:
@@ -247,7 +247,7 @@ INVISIBLE: Final = re.compile(
 
 
 def json_text(value: Any, *, indent: int | None = None, separators: tuple[str, str] | None = None) -> str:
-    """A value as JSON, on one line where nothing is indented; what cannot be seen in its texts is escaped."""
+    """A value as JSON, on one line unless it is indented; invisible characters in its texts are escaped."""
     lines = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators).split("\n")
     return "\n".join(map(one_line, lines))
 

@@ -97,7 +97,7 @@ def plain_scalar(value: Any) -> Any:
 
 
 class _Budget:
-    """Counts down the values that may still be looked at."""
+    """Counts down the values that may still be visited."""
 
     def __init__(self, limits: Limits) -> None:
         self._most = self._left = limits.submission_bytes + limits.containers_in_all
@@ -307,13 +307,13 @@ MOST_HELD_AGAINST: Final = 4
 MOST_ABOVE: Final = 20
 """Writers above a place that are compared with those at it."""
 MOST_LOOKED_AT: Final = 100
-"""Writes before a write that are looked at for a race with it."""
+"""The most earlier writes that are compared with a write to find races."""
 ORDER_MOST_LISTED: Final = 10
 ORDER_MOST_KINDS: Final = 32
 """Kinds of readers of a value; with more, no order finding is made for it."""
 MOST_WAYS: Final = 64
 ORDER_MOST_CALLS: Final = 50_000
-"""Calls that are looked at, over all views."""
+"""The most calls that are examined, over all views."""
 MOST_PROVED: Final = 20
 """Calls that run in none of the tried cases and are proved one by one."""
 
@@ -338,14 +338,16 @@ MESSAGES_PER_CALL: Final = 5
 
 # analysis/lint_rules
 MOST_SCOPES: Final = 50
-"""Wide scopes that are looked at, each by a walk along all that its call waits for; the same number of gather calls."""
+"""The most wide scopes that are examined, each by a walk along all that its call waits for; the same number of gather
+calls.
+"""
 LIKENESS: Final = 0.7
 MOST_DELEGATES: Final = 200
 """Calls of delegates that are checked against the input that these declare."""
 TEXT_LIKENESS: Final = 0.8
 """Likeness from which a text counts as a misspelt name: names that users choose may look like known ones."""
 LINT_LONGEST: Final = 100_000
-"""Characters of a text that are looked at."""
+"""The most characters of a text that are examined."""
 
 # analysis/type_flow
 MOST_WRITERS: Final = 8
@@ -355,7 +357,7 @@ MOST_KNOWN: Final = 200
 
 # analysis/values
 MOST_ELEMENTS: Final = 20
-"""Elements of a list that are looked at."""
+"""The most elements of a list that are examined."""
 
 # analysis/visibility
 MOST_INSTANCES: Final = 100
@@ -420,9 +422,9 @@ OUTCOMES_NAMED: Final = 10
 # hints
 HINTS_LIKENESS: Final = 0.4
 MOST_READ: Final = 4
-"""Places of an expression, or of those that a tool lists, that are looked at."""
+"""The most places of an expression, or of a tool's list, that are examined."""
 HINTS_MOST_CALLS: Final = 200
-"""Calls, from the first on, that are looked at for each reference."""
+"""The most calls, from the first on, that are examined for each reference."""
 MOST_EXPLAINED: Final = 100
 """Problems that are explained: looking for near names is slow, and a hostile list of errors long."""
 
@@ -466,7 +468,7 @@ takes more. Then all scope waits between its calls are left out.
 MAX_SEGMENTS: Final = 128
 """Segments of a path: folding descends a path segment by segment."""
 MAX_REFERENCES: Final = 256
-"""References of an expression: whenever one of its places settles, all of it is looked at again."""
+"""The most references of an expression, which is read again whenever one of its places settles."""
 
 # requests/answers
 MOST_EARLY_INSTANCES: Final = 100
@@ -496,9 +498,9 @@ INVALID_CALLS_MOST_LISTED: Final = 100
 # requests/reading
 MOST_DIGITS: Final = 4_000
 MOST_BROKEN: Final = 1_000
-"""Texts that begin like JSON and are none, and are passed over."""
+"""The most texts that begin like JSON and are skipped because they are not."""
 MOST_WITH_ASIDES: Final = 3
-"""Texts that are passed over until none is looked at any more for comments, since that reads all that follows."""
+"""The most skipped texts that are searched for comments, which reads all that follows."""
 MOST_PASSED: Final = 3
 """Length of such texts together, as a multiple of the whole text."""
 READING_MOST_LOOKED_UP: Final = 100_000

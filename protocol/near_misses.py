@@ -1,4 +1,4 @@
-"""Near misses: texts that look like references and are none, and what was probably meant (SPEC R6.7, R12.6b)."""
+"""Near misses: texts that look like references but are not, and what was probably meant (SPEC R6.7, R12.6b)."""
 
 from __future__ import annotations
 
@@ -407,7 +407,7 @@ class KnownPlaces(Places, NamedPlaces):
         return any(fold.exists(place) for fold in self._folds) or is_promised(self._plan, place)
 
     def holder(self, place: Reference) -> str | None:
-        """An instance that has, or in which a call writes, a value at a place where nothing global is."""
+        """An instance that has a value, or a call that writes one, at a place where there is no global value."""
         if self._plan.context.fold().exists(place):
             return None
         writers = {index for line in self._writers.lines(place) for index in line.calls[: limits.MOST_INSTANCES]}

@@ -249,7 +249,7 @@ class Parser:
 
 
 class _OutputPathParser(Parser):
-    """Parses output paths: a path without `†` lies in the kind `state`."""
+    """Parses output paths: a path without `†` is in the kind `state`."""
 
     def place(self) -> Reference:
         if self.text.startswith(DAGGER, self.position):

@@ -210,7 +210,7 @@ def endorses(call: Call, trust: ToolTrust) -> bool:
 
 
 def parameter_at(at: str) -> str:
-    """The parameter in which a JSON pointer into a call lies."""
+    """The parameter that a JSON pointer into a call leads into."""
     return str(segments(at)[0])
 
 
@@ -293,7 +293,7 @@ Trusts = Callable[[Call], ToolTrust]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a label enters: a message of the context, or a call whose tool says so of its results."""
+    """The entry of a label: a message of the context, or a call whose tool labels its results."""
 
     label: str
     message: int | None = None
@@ -423,7 +423,7 @@ class Proof:
                 yield index
 
     def _is_seen(self, call: Call, instance: str | None) -> bool:
-        """Whether a call may see what is said in an instance."""
+        """Whether a call may see the messages of an instance."""
         return self._is_template or call.gather or instance in (None, call.instance) or call.is_everywhere
 
     @property
@@ -467,7 +467,7 @@ def _places(call: Call, parameter: str | None) -> Iterator[Reference]:
 
 
 def _between(behind: Mapping[int, int], index: int, effect: int) -> tuple[int, ...]:
-    """The calls that lie between two of a way."""
+    """The calls between two calls of a way."""
     found = []
     while index in behind and (index := behind[index]) != effect:
         found.append(index)

@@ -285,7 +285,7 @@ LOCAL_POLL_SECONDS: Final = 0.1
 MOST_WRITERS: Final = 20
 """Writers that are named, with those of what they lack."""
 ABSENCE_MOST_INSTANCES: Final = 20
-"""Instances that are looked into."""
+"""The most instances that are examined."""
 ABSENCE_LIKENESS: Final = 0.7
 
 # client/amendment
@@ -311,7 +311,7 @@ DELETING_KEPT_SECONDS: Final = 86_400
 # client/deployments
 DEPLOYMENTS_MOST_LOOKED_AT: Final = 100_000
 DEPLOYMENTS_SURE: Final = 8
-"""Characters from which on the beginning of an id is taken for one, whatever runs are called."""
+"""The characters from which on the beginning of an id is taken for an id, even where a run has that name."""
 
 # client/dispatcher
 DISPATCHER_WINDOWS: Final = 10
@@ -461,7 +461,7 @@ SERVER_AT_ONCE: Final = 65_536
 
 # mcp/tools
 TOOLS_MOST_LOOKED_AT: Final = 5_000
-"""Runs that are looked at for one that is named by less than its id."""
+"""The most runs that are searched for one that is not named by its whole id."""
 
 # outages
 OUTAGES_SILENT_SECONDS: Final = 30.0
@@ -644,7 +644,7 @@ RETURNS_WAITING: Final = 10_000
 STARTING_WAIT_SECONDS: Final = 0.5
 """How long a request waits for others to give back what they have reserved and not needed."""
 HEAVY_BYTES: Final = 2**16
-"""Bytes from which on a commit takes one of the process's few places for heavy ones, in which runs take turns."""
+"""The bytes from which on a commit takes one of the process's few places for large commits, where runs take turns."""
 CHILD_RETRY_SECONDS: Final = 1.0
 """How long a call rests whose child run could not be started."""
 
@@ -677,7 +677,7 @@ WAITS_ALONE: Final = -1
 PUBLISHED_SECONDS: Final = 5.0
 """How long a published task may not have begun, though its queue is empty, before it counts as lost."""
 SENT_MS: Final = 1_000
-"""How long a fire-and-forget call may lie in the outbox before it is looked after: most are done by then."""
+"""How long a fire-and-forget call may be in the outbox before the sweep checks it: most are done by then."""
 TAKEN_MS: Final = 10_000
 """How long a sweep may have taken a run before another one looks at it: the first may have died."""
 
@@ -769,10 +769,10 @@ BACKGROUND_LOOK_SECONDS: Final = 10.0
 WAITING_MOST_LANES: Final = 5
 """How many lanes are read for calls that wait for promised values."""
 CALLS_LOOKED_AT: Final = 200
-"""Calls, or runs, that are looked at."""
+"""The most calls, or runs, that are examined."""
 WAITING_RUNS_AT_ONCE: Final = 50
 LONG_IN_QUEUE_MS: Final = 5_000
-"""The time from which on it is reported that a message lies in its queue."""
+"""The time after which a message is reported as waiting in its queue."""
 UNANSWERED_OF_A_RUN: Final = 100
 
 # telemetry/metrics
@@ -784,7 +784,7 @@ QUEUE_SECONDS: Final = 2.0
 BYTES_AT_ONCE: Final = 2 * 2**20
 MOST_AT_ONCE: Final = 500
 METRICS_END: Final = 50
-"""How many messages at the right end are looked at each time."""
+"""The number of messages at the right end that are read each time."""
 QUEUE_FRESH_SECONDS: Final = 30.0
 """The age at which a note of a queue says nothing of now."""
 FRESH_SECONDS: Final = 1.0
@@ -905,13 +905,13 @@ MOST_WAITS: Final = 1_000
 """Calls that wait for a moment and are looked through for an index, the soonest first."""
 PAGE_MOST_LOOKED_AT: Final = 5_000
 MOST_DEFINITIONS: Final = 10_000
-"""How many files of a folder of definitions are looked at for a list of them."""
-"""Runs that are looked at for one answer, where few are what is searched for."""
+"""The most files of a folder of definitions that are read for a list of them."""
+"""The most runs that are searched for one answer."""
 MOST_ORDERS: Final = 10
 PAGE_KEPT: Final = 16
 """Runs whose counts are kept."""
 PAGE_MOST_LANES: Final = 300_000
-"""Lanes of all runs whose counts are kept: runs that were looked at before others are counted anew then."""
+"""The most lanes, of all runs, whose counts are kept: beyond it, the runs read longest ago are counted again."""
 READING_SECONDS: Final = 1.0
 
 # ui/sent

@@ -149,7 +149,7 @@ class ArrowKind(StrEnum):
     BRANCH = "branch"
     """Only if the writer chooses this branch."""
     ALTERNATIVE = "alternative"
-    """Only where nothing else is there that the reader may read."""
+    """The value is read only where no other value is there."""
     AFTER = "after"
     """Never: the reader only waits until the writer has ended (SPEC R6.8)."""
 

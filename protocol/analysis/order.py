@@ -101,7 +101,7 @@ Order = Mapping[int, Bits]
 
 
 class _Meeting(NamedTuple):
-    """Two calls at one place, the first of which reads or writes there, and the cases in which both do."""
+    """Two calls at one place: the first reads or writes there; and the cases in which both do."""
 
     place: Reference
     calls: tuple[int, int]
@@ -351,7 +351,7 @@ def _together(
     done: set[_ReaderKind],
     apart: Mapping[_ReaderKind, set[_ReaderKind]],
 ) -> Iterator[set[_ReaderKind]]:
-    """Every largest set of kinds of which no two are apart (the algorithm of Bron and Kerbosch)."""
+    """Every largest set of kinds in which no two are apart (the algorithm of Bron and Kerbosch)."""
     if not left and not done:
         yield taking
     for number, kind in enumerate(left):

@@ -218,7 +218,7 @@ def _by(made: M, makers: frozenset[int]) -> M:
 
 
 def _made(value: Any, maker: int) -> Any:
-    """A value every part of which one message has made."""
+    """A value that one message made entirely."""
     makers = frozenset((maker,))
     if isinstance(value, dict):
         return _by(_Object((key, _made(item, maker)) for key, item in value.items()), makers)

@@ -63,7 +63,7 @@ class Visibility:
     direct: tuple[Sight, ...]
     derived: tuple[Sight, ...]
     note: str | None = None
-    """A warning where nothing is ever at the place, so that it is no wonder that no call sees it."""
+    """A warning where nothing is ever at the place, which explains that no call sees it."""
 
     def to_dict(self) -> dict[str, Any]:
         """The visibility as data."""
@@ -258,9 +258,9 @@ class RequestReach:
     requests: int
     """The most requests to models, attempts at one of them counted once."""
     tokens: int | None
-    """The most tokens of all requests and answers, where `config` says so."""
+    """The most tokens of all requests and answers, where `config` limits them."""
     money: float | None
-    """The most US dollars for all requests, where `config` says so."""
+    """The most US dollars for all requests, where `config` limits them."""
     first_bytes: int
     """The bytes of the first request: messages and schema."""
     shows_values: bool = True
@@ -510,7 +510,7 @@ class _Counting:
         self.is_per_element = self.is_recursive = False
 
     def count(self, name: str) -> _Count:
-        """Count the calls of a workflow; of one that is being counted there are none."""
+        """Count the calls of a workflow; one that is being counted already has none."""
         if name in self._under_way:
             self.is_recursive = True
             return _Count()

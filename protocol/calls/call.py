@@ -73,7 +73,7 @@ class Call:
 
     @property
     def alternatives(self) -> tuple[tuple[Reference, ...], ...]:
-        """The groups of places, to one of which its result is written (SPEC R4.4)."""
+        """The alternatives: groups of places, one of which gets its result (SPEC R4.4)."""
         return self.output.alternatives if self.output is not None else ()
 
     @property

@@ -39,7 +39,7 @@ class Role(IntEnum):
     SIGHT = auto()
     """The places that it sees: it waits for those who write there before it (SPEC R8.3a)."""
     ORDER = auto()
-    """The places for whose writers it waits and of which it sees nothing (SPEC R6.8)."""
+    """The places whose writers it waits for, without seeing the values (SPEC R6.8)."""
     RESULT = auto()
     """A result that a model gives. The parameters come before it."""
     PLACE = auto()
@@ -166,7 +166,7 @@ def _awaited_places(places: Iterable[str]) -> tuple[Reference, ...]:
 
 
 def _choice(values: Sequence[Any]) -> Any:
-    """One of some values; None where there are none."""
+    """The schema of one of some values; None for no values."""
     return {"enum": list(values)} if values else None
 
 

@@ -40,7 +40,7 @@ _NO_PIN: Final = (_BEGINNING + DAGGER, _BEGINNING + "{", _BEGINNING + "\\{")
 _UNKNOWN: Final = object()
 """In place of the text of what is not written in the call: it is inside of a value that is read, or left out."""
 _OPPOSED: Final = ("not", "if", "then", "else")
-"""Keywords of which nothing is known where all pins count as true."""
+"""Keywords that say nothing where all pins count as true."""
 
 
 def _is_pattern(pattern: Any) -> bool:
@@ -95,7 +95,7 @@ class Inside:
 
     @cached_property
     def deeper(self) -> dict[str, Inside]:
-        """The properties inside of which something is filled in."""
+        """The properties that have something filled in inside."""
         return {name: pin for name, pin in self.properties.items() if isinstance(pin, Inside)}
 
     @cached_property
@@ -144,7 +144,7 @@ class Pins:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._around: set[int] = set()
-        """Identities of the schemas that are being looked into."""
+        """Identities of the schemas that are being visited."""
         self._left = limits.PINS_FILLED_IN
 
     def __bool__(self) -> bool:
@@ -188,7 +188,7 @@ class Pins:
 
     @cached_property
     def parameters(self) -> frozenset[str]:
-        """The parameters of which, or of parts of which, the tool prescribes expressions."""
+        """The parameters with expressions that the tool prescribes, for all or for a part of them."""
         parts = applied((self._document,), self._document) if self else ()
         named = ((name, below) for part in parts for name, below in part.get("properties", {}).items())
         return frozenset(name for name, below in named if not name.startswith("_") and self._holds(below))
@@ -421,7 +421,7 @@ class _Specialization:
     def _parts(
         self, part: Mapping[str, Any], keyword: str, written: Any, at: Path, *, is_certain: bool, is_call: bool
     ) -> tuple[Any, list[Any]]:
-        """The value of a keyword for the inside of a value, and what is said besides of single parts of it."""
+        """The value of a keyword for the inside of a value, and further schemas for single parts of it."""
         said = part[keyword]
         if is_expression(written) and not is_call and self._is_in(keyword, said):
             if is_certain:
@@ -464,7 +464,7 @@ class _Specialization:
 
 
 def _names_in(part: Mapping[str, Any]) -> Iterator[str]:
-    """The properties of which the keywords of a schema speak by name."""
+    """The properties that the keywords of a schema name."""
     yield from part.get("required", ())
     for keyword in ("properties", "dependentSchemas", "dependentRequired"):
         yield from part.get(keyword, ())

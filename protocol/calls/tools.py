@@ -142,7 +142,7 @@ class Tool:
 
     @property
     def resource(self) -> str | None:
-        """The name of what the tool reads or changes outside, where it says so (SPEC R6.8)."""
+        """The name of the outside resource that the tool reads or changes, if it names one (SPEC R6.8)."""
         name = self.declaration.get(RESOURCE)
         return name if isinstance(name, str) else None
 
@@ -438,7 +438,7 @@ def _named(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _under_newer_names(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems, each at the newer name of what it speaks of; what is said under both names, once."""
+    """The problems, each under the newer name of its property; a problem under both names counts once."""
     told: dict[Problem, None] = {}
     for problem in problems:
         key, *below = segments(problem.pointer) or ("",)

@@ -25,7 +25,7 @@ _ALSO: Final = ("endorses", "once")
 
 @dataclass(frozen=True, slots=True)
 class ToolTrust:
-    """Trust declared for a tool. It is false where nothing is declared."""
+    """The trust declared for a tool; false if none is declared."""
 
     effects: bool = False
     """Whether calling it changes something outside."""

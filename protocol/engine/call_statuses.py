@@ -146,7 +146,7 @@ class CallStatuses:
         self._unknown: dict[int, Evidence] = {}
         """The evidence of calls whose end is not known, until the log says that a person is asked."""
         self._asked: set[int] = set()
-        """The calls of which a person is, or was, asked how they have ended."""
+        """The calls about whose end a person is, or was, asked."""
         self._elements: dict[int, Elements] = {}
         self._labels: dict[int, Labels] = {}
         self._deciding: dict[int, Labels] = {}

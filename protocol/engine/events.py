@@ -151,7 +151,7 @@ def _lies_in(scope: Reference, own: Reference) -> bool:
 
 
 def _parted(own: Sequence[Reference], chosen: Sequence[Reference]) -> set[str]:
-    """The kinds of which not all is chosen that the call's own scopes give."""
+    """The kinds that are narrower than in the call's own scopes."""
     kinds = {scope.kind for scope in chosen}
     return {scope.kind for scope in own if scope.kind in kinds and scope not in chosen}
 
@@ -355,7 +355,7 @@ class CallsUndone:
 
     calls: tuple[int, ...]
     keeping: tuple[int, ...] = ()
-    """Calls among them of which only the failed elements run again."""
+    """The calls among them that repeat only their failed elements."""
     stale: tuple[int, ...] = ()
     """Calls that had begun and do not run again, although they read places that may be written now."""
 
@@ -542,7 +542,7 @@ class Outcome:
 
     @property
     def events(self) -> Iterator[WriteEvent]:
-        """Events for the log: one for each message, of which the last says how the call ended."""
+        """Events for the log: one for each message, and the last says how the call ended."""
         call, messages = call_of(self.index), self.messages
         for message in messages[:-1]:
             yield MessageAdded(message, call)

@@ -61,7 +61,7 @@ from .outcomes import Elements, LaneConfig, invalid_parameters
 Gather = Callable[[Call], Mapping[str, Fold] | None]
 
 RECORDED: Final = "recorded but not run: the run is a simulation"
-"""Why a call of a simulation was skipped, of which nothing comes there (SPEC R12.10)."""
+"""Why a call was skipped in a simulation, where it brings nothing (SPEC R12.10)."""
 REJECTED: Final = "Rejected"
 """The type of the error of a call that was rejected (SPEC R14.2)."""
 UNKNOWN: Final = "Unknown"

@@ -150,7 +150,7 @@ class LaneConfig:
     tick (SPEC R13.1).
     """
     simulated: frozenset[int] | None = None
-    """The calls of which a simulation says where they write; None where nothing is simulated."""
+    """The calls for which a simulation chooses the place; None outside simulations."""
     is_simulated: bool = False
     """Whether models answer calls, and no code runs (SPEC R12.10)."""
 

@@ -554,7 +554,7 @@ def delegate_problems(submission: Submission, calls: Iterable[Call]) -> Iterator
 def _awaited_in_vain(
     calls: Sequence[Call], context: Context, submission: Submission, begun: Mapping[str | None, Sequence[Call]]
 ) -> Iterator[Unresolvable]:
-    """The places of `_after` where nothing is and no other call writes: it would wait for nothing (SPEC R6.8)."""
+    """The places of `_after` that hold nothing and that no other call writes: so waiting is useless (SPEC R6.8)."""
     waiting = [call for call in calls if call.after]
     writers = Writers((*calls, *(call for lane in begun.values() for call in lane))) if waiting else None
     for call in waiting:

@@ -148,7 +148,7 @@ class TrustReach:
         yield from self._behind_delegates(delegates, seen)
 
     def _behind_delegates(self, names: Iterable[str], seen: set[str]) -> Iterator[Tool | Runner]:
-        """Delegates with all behind them; those that were `seen` are not looked into again."""
+        """Delegates with all behind them; those in `seen` are not visited again."""
         left = deque(names)
         while left:
             name = left.popleft()

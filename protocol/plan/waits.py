@@ -66,7 +66,7 @@ class ScopeWaits:
         barriers: Barriers,
     ) -> None:
         self.waits: dict[int, ScopePlaces] = {}
-        """Reader -> all its scope waits, also those that are to be left out."""
+        """Reader -> all its scope waits, including those that will be left out."""
         self._writers = writers
         self._barriers = barriers
         self._inside: dict[Window, list[int]] = {}
@@ -517,7 +517,7 @@ class RetryExtent:
     calls: Calls
     """The calls that run again."""
     keeping: Calls
-    """The calls of which only the elements that failed run again (SPEC R4.10)."""
+    """The calls that repeat only their failed elements (SPEC R4.10)."""
     stale: Calls
     """The calls that do not run again and have read what may now be written otherwise."""
 

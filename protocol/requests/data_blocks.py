@@ -135,7 +135,7 @@ def without(
 
 
 def not_shown(value: Any, place: Reference, sources: Sequence[str] = ()) -> str:
-    """The line of a value that is not shown: where it lies, how large it is, and who else may have written it."""
+    """The line of a value that is not shown: its place, its size, and who else may have written it."""
     return texts.not_shown(one_line(str(place)), _size(value), sources)
 
 
@@ -195,7 +195,7 @@ def shown_error_type(type_: Any) -> str:
 
 
 def _removed(value: Any, path: Sequence[str]) -> Any:
-    """A value without what lies at a path."""
+    """A value without its part at a path."""
     if not path:
         return MISSING
     below = _removed(value[path[0]], path[1:])

@@ -1,4 +1,4 @@
-"""Near misses of a model: texts of its calls and its output that read as references and are none (SPEC R12.6b).
+"""Near misses of a model: texts of its calls and its output that look like references but are not (SPEC R12.6b).
 
 A call with one does not run: what it would do with the text cannot be taken back. A text it is where each dagger is
 written `††`, or the tool says of the parameter `"_literal": true`.
@@ -394,7 +394,7 @@ class _AnswerPlaces(NamedPlaces):
 
 
 class _AnyPlace(NamedPlaces):
-    """Places of which nothing is known yet: any may come to be."""
+    """Places before anything is known: any of them may come to exist."""
 
     def kinds(self) -> tuple[str, ...]:
         return ()

@@ -490,14 +490,14 @@ class _SchemaPlaces:
         return kept
 
     def _of(self, schemas: Sequence[Schema]) -> _SchemaPlace:
-        """The place of which these schemas speak."""
+        """The place that these schemas describe."""
         key = tuple(map(id, schemas))
         if key not in self._known:
             self._known[key] = _SchemaPlace(schemas, applied(schemas, self._root))
         return self._known[key]
 
     def _below(self, place: _SchemaPlace, segment: str | int) -> _SchemaPlace:
-        """The place of a property or an element; beyond what may be looked up one of which nothing is said."""
+        """The place of a property or an element; an undescribed one once too much was looked up."""
         if segment not in place.below:
             self._left -= len(place.parts)
             parts = place.parts if self._left >= 0 else ()
@@ -524,6 +524,6 @@ class _SchemaPlace:
         self.schemas, self.parts = schemas, parts
         self.required = {name for part in parts for name in part.get("required", ())}
         self.prefixed = max((len(part.get("prefixItems", ())) for part in parts), default=0)
-        """How many elements a schema of their own may speak of; of all others the same is said."""
+        """The number of elements that may have schemas of their own; all others share one."""
         self.below: dict[str | int, _SchemaPlace] = {}
         self.admits_null: bool | None = None

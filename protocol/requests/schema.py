@@ -355,7 +355,7 @@ class _CallSchema:
 
     @cached_property
     def places(self) -> tuple[str, ...]:
-        """The places of a latent call of which its tool pins one of several: the model chooses."""
+        """The pinned places of a latent call among which the model chooses."""
         return self.tool.pinned_places if self.takes_result else ()
 
     @cached_property

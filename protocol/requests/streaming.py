@@ -184,7 +184,7 @@ class GrowingAnswer:
 
 
 def begin_answer(request: Request, text: str, messages: Sequence[Message], *, first: int) -> CheckedPlan:
-    """The calls that can begin of an answer of which only so much has been written. Raises `Unreadable`.
+    """The calls that can begin when only so much of an answer has been written. Raises `Unreadable`.
 
     `messages` and `first` as in `read_answer`, and the same until the end.
     """
@@ -198,8 +198,8 @@ def begin_answer(request: Request, text: str, messages: Sequence[Message], *, fi
 def end_answer(
     request: Request, text: str, begun: Collection[int], messages: Sequence[Message], *, first: int
 ) -> Answer:
-    """The whole answer, of which the calls with these indexes have begun. Raises `Unreadable` where it is none, or
-    where one of those would not run by it.
+    """Read the whole answer, when the calls with these indexes have begun. Raises `Unreadable` where it is no answer,
+    or where one of those would not run by it.
     """
     find_answer(text, is_lenient=True)
     answer = read_answer(request, text, messages, first=first)

@@ -196,7 +196,7 @@ def error_not_shown(sources: Sequence[str]) -> str:
 
 
 def output_fate(reason: str | None, *, has_errors: bool) -> str:
-    """Whether an output was accepted, which it is where nothing kept it from being the result."""
+    """Say whether an output was accepted: it was, unless there is a reason or an error."""
     if has_errors or reason is None:
         return "not accepted" if has_errors else "accepted"
     return f"not accepted: {reason}"

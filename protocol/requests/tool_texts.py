@@ -249,7 +249,7 @@ TOOLS: Final = "tools"
 REQUIRED: Final = "required"
 """Its `tool_choice` where words alone are no answer."""
 _ANY_PLACE: Final = {"$ref": "#/$defs/reference"}
-"""The schema of an `_outputPath` of which the tool says nothing."""
+"""The schema of an `_outputPath` that the tool does not describe."""
 OUTPUT: Final = "output"
 """The function of the output, and its parameter."""
 _ADMITTED: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")

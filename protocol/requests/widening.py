@@ -55,7 +55,7 @@ _OF_PARTS: Final = frozenset(
     {"properties", "patternProperties", "items", "prefixItems", "contains", "additionalProperties"}
     | {"unevaluatedItems", "unevaluatedProperties"}
 )
-"""Keywords that speak of what is inside of a value, where a reference may stand for it."""
+"""Keywords for the inside of a value that a reference may replace."""
 
 
 @dataclass

@@ -32,7 +32,7 @@ EXCEEDED: Final = "the schemas exceed the validation budget (ACTS_LIMIT_SCHEMA_W
 HEAVY_WORK: Final = STEP_WORK // 2
 """Units from which on a check is made in another process where there is one."""
 _NAMING: Final = frozenset({"properties", "prefixItems"})
-"""Keywords of which at most one schema applies to a part of a value."""
+"""Keywords with several schemas, at most one of which applies to a part of a value."""
 _LEFT_OVER: Final = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _INSIDE: Final = (NAMED | LISTED | SINGLE) - {*_NAMING, *IN_PLACE}
 """The others that speak of the parts of a value."""

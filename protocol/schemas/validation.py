@@ -311,7 +311,7 @@ def _redacted(error: ValidationError, known: Collection[object]) -> str:
 # text, and only its errors that hold for every text count. The rest is left to the check before the call runs.
 
 CheckersAt = tuple[Checker, ...] | Problem
-"""The checkers for a place in a value, or the problem where nothing is admitted there."""
+"""The checkers for a place in a value, or the problem if no value is admitted there."""
 _LOOKING_DEEPER: Final = tuple(
     getattr(ValidationErrorKind, name)
     for name in ("Constant", "Contains", "Enum", "Not", "OneOfMultipleValid", "UniqueItems")

@@ -248,7 +248,7 @@ class Fold:
         yield from (base | self._kinds).items()
 
     def _kind(self, name: str) -> Kind | None:
-        """The kind as the reader sees it: the base's own where nothing is on top of it."""
+        """The kind as the reader sees it: the base's own, unless something is on top of it."""
         if name in self._kinds or self._base is None:
             return self._kinds.get(name)
         return self._base._kind(name)

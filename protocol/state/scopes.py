@@ -79,7 +79,7 @@ def _place(scope: Any) -> tuple[str, ...] | None:
 
 
 def _holding(scopes: Mapping[tuple[str, ...], str], place: tuple[str, ...] | None) -> str | None:
-    """The narrowest of the scopes that a place lies in."""
+    """The narrowest scope that contains a place."""
     lengths = range(len(place), 0, -1) if place is not None else ()
     return next((scopes[place[:length]] for length in lengths if place is not None and place[:length] in scopes), None)
 
@@ -292,7 +292,7 @@ class Gathered:
         return found
 
     def places(self, scopes: Sequence[Reference]) -> Iterator[Any]:
-        """Value at each place that `scoped` reads, to be looked at and not changed. Raises `Conflict`."""
+        """The value at each place that `scoped` reads; do not change it. Raises `Conflict`."""
         for kind in dict.fromkeys(scope.kind for scope in scopes):
             own = [scope for scope in scopes if scope.kind == kind]
             folds = self._folds.values() if self._is_own(own) else (self._shared,)

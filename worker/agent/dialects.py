@@ -242,7 +242,7 @@ def _function(function: Function, parameters: str) -> dict[str, Any]:
 
 
 def _text_or_none(value: Any) -> str | None:
-    """A text that says something; None where a server has left it out, or filled it with something else."""
+    """A text that is not empty; None where a server has left it out, or sent something else."""
     return value if isinstance(value, str) and value else None
 
 
@@ -347,7 +347,7 @@ _FINISHES: Final = {
 
 
 class AnthropicMessages(Dialect):
-    """Anthropic's Messages. System messages lie apart; they are there from the first tick on, so the prefix stays."""
+    """Anthropic's Messages. System messages are separate; they are there from the first tick, so the prefix stays."""
 
     sdk = "anthropic"
     client_class = "AsyncAnthropic"

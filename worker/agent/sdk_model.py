@@ -205,7 +205,7 @@ class StreamedAnswer:
         return text
 
     def _count(self, piece: str) -> None:
-        """Count what has come. Raises `InvalidAnswer` for too much."""
+        """Count the size of an answer so far. Raises `InvalidAnswer` for too much."""
         self.size += len(piece.encode(errors="replace"))
         self._bound(self.size)
 

@@ -231,7 +231,7 @@ class CallAssembler:
         self._last: FunctionCall | None = None
         self._count = 0
         self._open: dict[FunctionCall, None] = {}
-        """The calls of which more is expected."""
+        """The calls that are not complete yet."""
         self._waiting: list[FunctionCall] = []
         """The calls that are not written yet, a heap by their order."""
         self._taken: set[int] = set()
@@ -393,7 +393,7 @@ class CallAssembler:
             self._next += 1
 
     def _write(self) -> str:
-        """Write the calls that can begin; no piece of an output lies between them."""
+        """Write the calls that can begin; no piece of an output is between them."""
         before = len(self._text)
         while self._waiting and (first := self._waiting[0]).can_begin:
             if first.index is not None and first.index > self._next:

@@ -182,7 +182,7 @@ _INEQUIVALENT: Final = 406
 
 
 class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
-    """Celery's consumer, which outlives whatever lies in its queues."""
+    """Celery's consumer, made to survive anything in its queues."""
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
         """Without 28 exchanges for delays, which it makes where there are quorum queues: no task of ours has one."""
@@ -478,7 +478,7 @@ class Publisher:
                 yield QueueRefused(f"queue {queue!r}: {refused}", tasks)
 
     def waiting(self, queue: str) -> int:
-        """How many tasks lie in a queue. Raises `InfrastructureError`."""
+        """The number of tasks in a queue. Raises `InfrastructureError`."""
         with broker_failures("the broker does not answer"), self._app.connection_or_acquire() as connection:
             try:
                 return int(connection.default_channel.queue_declare(queue, passive=True).message_count)

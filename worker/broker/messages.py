@@ -125,15 +125,15 @@ class TaskMessage:
     is_forgotten: bool = False
     """Fire and forget: no result backend, whatever is configured."""
     queued: int = 0
-    """How many like it lie in the queue, as far as that is known."""
+    """The number of such tasks in the queue, if it is known."""
     envelope: Envelope | None = None
     """The envelope, where the message is one."""
     returned: int = 0
     """How often workers have given it back that do not read it, or its run."""
     format: int | None = None
-    """The one that it says it has, where it says so."""
+    """The format that it says it has, if it does."""
     priority: int = 0
-    """Priority of its run, 0 to 9: how soon it is taken of what lies in its queue."""
+    """The priority of its run, 0 to 9: how soon it is taken among the messages in its queue."""
 
 
 class LaneCall(NamedTuple):
@@ -144,7 +144,7 @@ class LaneCall(NamedTuple):
     was_lost: bool = False
     """Whether the lane was driven before and gave no sign of life: it may be what its worker died of."""
     is_redelivered: bool = False
-    """Whether the broker says so, which delivers the task again; it does not travel."""
+    """Whether the broker says that it delivers the task again; this does not travel."""
 
 
 def lane_task(

@@ -60,7 +60,7 @@ class Cancellations:
 
     @property
     def runs(self) -> list[str]:
-        """The names of the runs of which calls are at work."""
+        """The names of the runs with calls at work."""
         with self._lock:
             return list(self._of_run)
 

@@ -673,7 +673,7 @@ def _peeked(queue: Any, most: int) -> Iterator[list[object]]:
 
 
 def _body(channel: Any, item: bytes) -> object:
-    """The body of a message as it lies in Redis, or None: a stranger may have put it there."""
+    """The body of a message in Redis, or None: a stranger may have put it there."""
     try:
         return channel.Message(loads(item.decode()), channel=channel).body
     except Exception:

@@ -283,7 +283,7 @@ class RowProgress:
             self._bar.stop()
 
     def wait(self, run: Run, timeout_seconds: float | None, calls: int) -> None:
-        """Block until a part has ended, of which each row has so many calls. Raises `TimeoutError`."""
+        """Block until a part has ended whose rows have so many calls each. Raises `TimeoutError`."""
         if self._bar is None:
             run.ended(timeout_seconds)
             return

@@ -536,7 +536,7 @@ class RowBatch:
         return not self.has_failed and self.statuses["completed"] == self.rows
 
     def take(self, result: Result) -> None:
-        """Count what has come of a part."""
+        """Count the results of a part."""
         self.has_failed |= result.status != "completed"
         self.statuses.update(result.instance_status.values())
         for error in result.errors:

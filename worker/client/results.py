@@ -435,7 +435,7 @@ class Result(Generic[OutputT]):
     cost: Cost | None = None
     """The total cost of asking models: its loop, its calls and their child runs (SPEC R13.12)."""
     background: Background | None = None
-    """The calls that it has sent and not awaited (SPEC R5.1); None where there are none, or at a past moment."""
+    """The calls that it has sent and not awaited (SPEC R5.1); None for no such calls, or at a past moment."""
     is_simulation: bool = False
     """Whether models have answered its calls, and no code has run (SPEC R12.10)."""
     plain_output: Any = MISSING

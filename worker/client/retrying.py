@@ -56,11 +56,11 @@ class RetryLane:
     begun: set[int] = field(default_factory=set)
     """The calls at work: they have read what was there when they began."""
     failed: set[int] = field(default_factory=set)
-    """The calls to be retried that have failed, or of which elements have."""
+    """The calls to be retried: they, or some of their elements, have failed."""
     undone: set[int] = field(default_factory=set)
     """All calls that run again, or are decided anew."""
     keeping: set[int] = field(default_factory=set)
-    """The undone calls of which only the failed elements run again (SPEC R4.10)."""
+    """The undone calls that repeat only their failed elements (SPEC R4.10)."""
     stale: set[int] = field(default_factory=set)
     """The calls that have read what may change now, and do not run again."""
 

@@ -186,7 +186,7 @@ Tool = Callable[..., Any] | str | Mapping[str, Any]
 """An activity's function, the name of an activity, or an object of tool name to JSON Schema."""
 
 _ADDED: Final = ("delegates", "config")
-"""The parts of which entries are added to the document's own."""
+"""The parts whose entries are added to the document's own."""
 _PARTS: Final = ("tools", "schema", *_ADDED)
 
 

@@ -363,7 +363,7 @@ class Sweeper:
         self._probes.send(self._runs.take_awaited())
 
     def _note_queues(self) -> None:
-        """Note what lies in the queues, for those who may not read them."""
+        """Note what is in the queues, for those who may not read them."""
         if self._queues is not None:
             self._queues.note()
 

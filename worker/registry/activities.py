@@ -114,7 +114,7 @@ class Policy:
     rate: Any = None
     """A text such as `10/s`."""
     key: Any = None
-    """The parameter for each value of which `rate` and `max_concurrency` hold."""
+    """The parameter by whose value `rate` and `max_concurrency` hold separately."""
     retry_on: tuple[type[BaseException], ...] | None = None
     """The only errors after which there is another attempt."""
     no_retry_on: tuple[type[BaseException], ...] = ()
@@ -263,7 +263,7 @@ class Activity(Registered):
         return problems
 
     def refusal(self, call: Mapping[str, Any], parameters: Mapping[str, Any], mark: str) -> str | None:
-        """The objections as the text of a call's error, which names both contracts; None where there are none."""
+        """The objections as the text of a call's error, which names both contracts; None for no objections."""
         if not (problems := self.misfits(call, parameters, mark)):
             return None
         own, before = f"contract {self.contract.digest}", f"contract {mark.partition(' ')[0]}"

@@ -250,7 +250,7 @@ async def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[Remo
 
 
 async def _try(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
-    """Run a fire-and-forget call once, and tell what came of it; the sweep sees to whether there is more."""
+    """Run a fire-and-forget call once, and report its result; the sweep decides whether it runs again."""
     attempt = message.attempt
     if _is_in_doubt(runtime, attempt):
         return

@@ -46,7 +46,7 @@ class Decider:
         self._of_calls = OffloadedChecks()
         """Checks of calls to be started that are heavy to make."""
         self.unknown: dict[int, int] = {}
-        """By calls whose end is not known the attempt of which it is not (SPEC R4.11)."""
+        """The attempts whose end is not known, by call (SPEC R4.11)."""
         self._unpaid: list[Start] = []
         """Calls that are to be forgotten, and before that have to pay for a request to a model, or need a slot."""
         self._paid: dict[int, Cost | Failure | None] = {}
@@ -90,7 +90,7 @@ class Decider:
             verdicts.asked.clear()
 
     def take_results(self, lane: LaneView, step: Step) -> None:
-        """Make outcomes of the results, and take each in before the next is looked at."""
+        """Make outcomes of the results, and take each in before the next one."""
         execution = lane.execution
         while self.results and not step.is_full:
             attempt, result = self.results.popleft()

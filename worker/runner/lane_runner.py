@@ -197,7 +197,7 @@ class LaneRunner:
         return self._services.heavy.one(self._lane.run.run)
 
     async def _commit(self, step: Step, *, is_all: bool) -> None:
-        """Write a step down, and take in what has come of that."""
+        """Commit a step, and take in the answer."""
         outcomes, starts = step.outcomes, step.starts
         committed = await self._write(
             endings=step.endings(self._execution, self._waking(outcomes)),
@@ -397,7 +397,7 @@ class LaneRunner:
         return committed
 
     async def _note_global(self, committed: Committed) -> bool:
-        """Read what is new in the global lane, where there is anything new; says so."""
+        """Read what is new in the global lane; returns whether there was anything."""
         if self._lane.instance is None or committed.global_id in (self._lane.global_seen, "0-0"):
             return False
         view = self._lane.run

@@ -48,7 +48,7 @@ class OnceCalls:
         self._claimed: dict[int, Snapshot] = {}
         """The parameters and scopes with which calls are claimed."""
         self.not_done: dict[int, int] = {}
-        """By calls the attempt of which their activity says that it has done nothing."""
+        """The attempts that did nothing, as their activities say, by call."""
 
     def beginning(self, start: Start, execution: Execution) -> bytes:
         """The log's entry for the beginning of a call that is about to be claimed."""

@@ -50,7 +50,7 @@ def agent() -> Agent:
 Failed = Callable[["ModelError", int, float], None]
 """Called before a request is made again: why, how many tries have failed so far, and the seconds until the next."""
 Asked = Callable[[str, "Answer | ModelError"], None]
-"""Called with what came of a request to the model of a name."""
+"""Called with the result of a request to a model, and the model's name."""
 SendPart = Callable[[str, "Reported | None"], Awaitable[None]]
 """Sends the text of an answer so far, and what was reported of its usage."""
 

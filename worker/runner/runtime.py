@@ -284,7 +284,7 @@ class Runtime:
 
 
 def _note_answer(model: str, answer: Answer | ModelError) -> None:
-    """Have the figures of this process know what came of a request to a model, and what it took."""
+    """Count the result and the time of a request to a model in the figures of this process."""
     if isinstance(answer, ModelError):
         metrics().model_failed(model, type(answer).__name__)
         return

@@ -339,7 +339,7 @@ class Starter:
             return Failure("TooLarge", str(error))
 
     def claim(self, start: Start, execution: Execution) -> Claim:
-        """The claim of a call before it begins: it begins again where nothing is heard of it for so long."""
+        """The claim of a call before it begins: it begins again if nothing is heard of it for so long."""
         settings, remote, call = self._services.settings, self._services.remote, start.call
         total = self._services.registry.total_seconds(call)
         if remote.leaves(call) and not self._is_for_child(call):

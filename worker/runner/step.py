@@ -64,7 +64,7 @@ class Step:
     codes: dict[int, ExecutedBy] = field(default_factory=dict)
     """Who has run them, with which version of the code."""
     unknown: dict[int, int] = field(default_factory=dict)
-    """By calls whose end is not known the attempt of which it is not (SPEC R4.11)."""
+    """The attempts whose end is not known, by call (SPEC R4.11)."""
     seen: dict[int, Seen] = field(default_factory=dict)
     """The moments of the log that delegates, and models, were shown."""
     load: int = 0
@@ -249,7 +249,7 @@ class Mailbox:
 # What all lane runners of a process share.
 
 Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
-"""Sees to it that tasks which stand in the log are published; never raises (see `broker.consumer`)."""
+"""Publishes tasks that are in the log; never raises (see `broker.consumer`)."""
 
 
 @dataclass(frozen=True)

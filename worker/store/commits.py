@@ -46,7 +46,7 @@ class Claim:
     begins: bytes = b""
     """The log's entry for its beginning, if the call runs at most once (SPEC R4.11)."""
     not_done: int | None = None
-    """The attempt at such a call of which the activity says that it has done nothing."""
+    """The attempt at such a call that did nothing, as its activity says."""
     total_seconds: float | None = None
     """How long all attempts at the call may take together."""
 
@@ -94,7 +94,7 @@ class Delegated:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """A call of which an attempt failed, or was given back, and that is to be claimed again after a delay."""
+    """A call whose attempt failed, or was given back, and that will be claimed again after a delay."""
 
     index: int
     attempt: int
@@ -241,7 +241,7 @@ class Committed(NamedTuple):
     woken: tuple[str, ...] = ()
     """Lanes whose turn to be published has come."""
     queued: int = 0
-    """How many of the run's lanes lie in the queue, these included."""
+    """The number of the run's lanes in the queue, including these."""
     due_ms: int | None = None
     """When something becomes due in the run, if that is before the sweep would look."""
     parent: str | None = None

@@ -143,7 +143,7 @@ class Said:
 
 
 def pack_trust(said: Trusts) -> dict[str, Any]:
-    """Its field, where anything is said."""
+    """Its field, unless it is empty."""
     return {"trust": {name: one.to_dict() for name, one in said.items()}} if said else {}
 
 

@@ -136,7 +136,7 @@ class Entry(NamedTuple):
 
     @property
     def replaces_plan(self) -> bool:
-        """Whether the entry says anew what is to be done in its lane."""
+        """Whether the entry has a new record of its lane."""
         return self.record is not None or type(self.event) is CallsUndone
 
     @property
@@ -456,7 +456,7 @@ class LoopStep:
     files: Mapping[str, bytes] = field(default_factory=dict)
     """The files in its messages, by their digests."""
     alarm_ms: int | None = None
-    """When the loop is to be looked at again, though nothing comes."""
+    """When to check the loop again, even if nothing comes."""
     after: Loop = field(init=False)
     """The loop after the step."""
     entries: list[tuple[str, list[str | bytes]]] = field(default_factory=list)

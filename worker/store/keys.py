@@ -151,7 +151,7 @@ class Keys:
 
     @property
     def published(self) -> str:
-        """Sorted set: lanes whose tasks lie in the queue, by the time at which they count as lost.
+        """Sorted set: lanes whose tasks are in the queue, by the time at which they count as lost.
 
         One at 0 is not in the queue: its lane was left since the run is paused.
         """

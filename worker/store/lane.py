@@ -166,7 +166,7 @@ class LaneWork:
     tick: int | None = None
     """Which tick of a loop brought it."""
     replaced: frozenset[int] = frozenset()
-    """The calls for which others stand in."""
+    """The calls that others replace."""
 
     @cached_property
     def by_index(self) -> Mapping[int, Call]:
@@ -217,7 +217,7 @@ class RunView:
         return view, lane
 
     async def catch_up(self, log: MessageLog) -> None:
-        """Read what has come to the global lane since. Raises `RunGone`."""
+        """Read the new entries of the global lane. Raises `RunGone`."""
         entries = self.entries_of(await log.open(self.run, None, after=self.seen))
         self.feed(entries)
         self.files = await log.with_files(self.run, self.files, entries)

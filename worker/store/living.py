@@ -233,7 +233,7 @@ class QueueList:
 
 
 class QueueNotes:
-    """Notes what lies in queues, every few seconds. `broker` is where they lie, with names that begin with `prefix`."""
+    """Notes what is in queues, every few seconds. `broker` is where they are, with names that begin with `prefix`."""
 
     def __init__(self, log: Redis, broker: Redis, key_prefix: str, prefix: str, names: Iterable[str]) -> None:
         self._log = log

@@ -92,11 +92,11 @@ class LogTerms:
     """By what all runs are written."""
 
     published_seconds: float
-    """How long a published task may lie before it counts as lost."""
+    """How long a published task may be in its queue before it counts as lost."""
     lease_seconds: float
     """How long a driver may be silent before it counts as lost."""
     window: int
-    """How many lanes of a run lie in the queue."""
+    """The number of a run's lanes in the queue."""
     tells: bool = False
     """Whether there is a web hook to be called for what is held."""
     run_bytes: int = NO_LIMIT
@@ -162,7 +162,7 @@ class MessageLog:
         return list((await self.open(run, instance, after=after)).entries)
 
     async def open(self, run: str, instance: str | None, *, after: str = "0-0") -> Opened:
-        """A lane as it is at one moment, as far as it lies behind an id of it."""
+        """Read the part of a lane behind one of its ids, at one moment."""
         keys, page = self._keys(run), {"most": LOG_PAGE, "most_bytes": PAGE_BYTES}
         request = {"lane": lane_token(instance), "after": after, "from": b"", **page}
         opened = older = await self._lane(keys, request)
@@ -432,7 +432,7 @@ class Streams:
         """The last entry of the run's own stream, where there was none behind it when it was read."""
 
     async def read(self, block_ms: int | None) -> Found:
-        """Read what has come; where nothing has, wait for so long at most. Raises `RedisError`."""
+        """Read new entries; wait for them, at most this long. Raises `RedisError`."""
         for seen, wait_ms in self._readings(block_ms):
             answer = self._redis.xread(seen, block=wait_ms, count=PROGRESS_AT_ONCE)
             if found := _streams_of(await answer if isawaitable(answer) else answer):

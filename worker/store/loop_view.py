@@ -132,7 +132,7 @@ class LoopView:
         return view
 
     async def catch_up(self, log: MessageLog) -> bool:
-        """Take in what has come since. Raises `RunGone` where it is of another run under its id."""
+        """Take in the new entries. Raises `RunGone` where it is of another run under its id."""
         entries, born = await asyncio.gather(log.everything(self.run, self.seen), log.born(self.run))
         if born != self.born:
             raise RunGone(self.run)

@@ -70,7 +70,7 @@ class Slotted:
 
     granted: tuple[bool, ...]
     handed: tuple[CallId, ...]
-    """Calls that had waited and hold a slot now: their lanes are to be published."""
+    """Calls that had waited and hold a slot now: their lanes have to be published."""
 
 
 class Slots:

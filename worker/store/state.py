@@ -76,7 +76,7 @@ class End:
     """How a call has ended."""
 
     id: str
-    """The entry that says so."""
+    """The id of the entry about its end."""
     status: Status
     error: Mapping[str, Any] | None
     reason: str | None

@@ -136,7 +136,7 @@ class ProbeTable:
         return dict(readable(self._key, found, read, lambda queue: self._redis.hdel(self._key, queue)))
 
     def use_bands(self) -> None:
-        """Note that messages have priorities from now on: each band of a queue is looked at for itself."""
+        """Note that messages have priorities from now on, so that each band of a queue is read by itself."""
         self._redis.hsetnx(recovery(self._prefix), "bands", 1)
 
     def has_bands(self) -> bool:

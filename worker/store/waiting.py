@@ -162,7 +162,7 @@ def missing_in(lane: LaneState, run: RunState) -> list[Reference]:
 
 
 def lies_in(condition: Condition) -> tuple[int, str] | None:
-    """Since when (ms) the message of a call lies in which queue; None where it was taken, or has none."""
+    """Since when (ms) the message of a call has been in which queue; None where it was taken, or is missing."""
     if condition.kind is not Kind.SENT:
         return None
     _, since, queue = condition.holder.split("/", 2)
@@ -171,7 +171,7 @@ def lies_in(condition: Condition) -> tuple[int, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Deserted:
-    """A queue from which nobody takes, although calls lie there."""
+    """A queue with calls that no worker reads."""
 
     queue: str
     calls: int

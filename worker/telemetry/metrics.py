@@ -180,7 +180,7 @@ class QueueMetrics:
 
     tasks: int
     oldest_seconds: float | None
-    """How long its oldest message lies there, 0 where there is none; None where it is not known, in RabbitMQ."""
+    """How long its oldest message has been there, 0 for an empty queue; None where it is not known, in RabbitMQ."""
 
 
 class RedisQueue:

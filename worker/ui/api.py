@@ -243,7 +243,7 @@ class CallToDecide(ApiAnswer):
 
 
 class PlanToApprove(ApiAnswer):
-    """A plan of which nothing runs before it is approved."""
+    """A plan that does not run before it is approved."""
 
     plan: str = Field(description="The digest of the plan: give it to `approve_plan`.")
     tick: int | None

@@ -90,9 +90,9 @@ class LaneStatuses:
     statuses: dict[int, Status] = field(default_factory=dict)
     """The status of each call that is in the log."""
     not_taken: set[int] | None = None
-    """The calls that were skipped since no call brings what they read; None as long as there are none."""
+    """The calls that were skipped because no call brings what they read; None until there is one."""
     lost: set[int] | None = None
-    """The calls that failed, or were skipped for another reason; None as long as there are none."""
+    """The calls that failed, or were skipped for another reason; None until there is one."""
 
 
 class RunCounters:

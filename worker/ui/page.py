@@ -263,7 +263,7 @@ _COUNTED: Final = frozenset({"plan", "calls", "instances", "place", "conversatio
 
 
 class Page:
-    """Answers about runs; to be kept as long as runs are looked at, and safe in threads."""
+    """Answers about runs. Keep it while runs are shown; it is safe in threads."""
 
     def __init__(
         self, redis: Redis, settings: Settings, *, reading_seconds: float | None = limits.READING_SECONDS
@@ -327,7 +327,7 @@ class Page:
                 return make(opened)
 
     def _counters_of(self, store: RunStore, state: Mapping[str, str]) -> RunCounters:
-        """The counts of a run, kept of those that were looked at last. An id that was used again is another run."""
+        """The counts of a run, kept for the runs shown last. An id that was used again is another run."""
         name = f"{store.run} {state.get('submitted')}"
         with self._lock:
             if (found := self._counters.get(name)) is None:
