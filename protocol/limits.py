@@ -612,6 +612,8 @@ MOST_COPIED: Final = 32
 MOST_LABELS: Final = 16
 """Sources that a message of a submission may name."""
 LABELS_LONGEST: Final = 100
+MOST_FIELDS: Final = 64
+"""Paths of fields by which one declaration labels results."""
 
 # state/scopes
 MOST_LISTS: Final = 10

@@ -26,7 +26,9 @@ TRUST: Final = "_trust"
 CHOSEN: Final = "_chosen"
 """Sources that had a say in whether the message's call ran, or in where it wrote (SPEC R16.2); the engine writes them.
 """
-PROVENANCE: Final = frozenset({"_by", "_call", "_chosen", "_date", "_outputMethod", "_path", "_trust"})
+FIELDS: Final = "_trustFields"
+"""Sources of a result by the paths of its fields, where they differ (SPEC R16.8); the engine writes them."""
+PROVENANCE: Final = frozenset({"_by", "_call", "_chosen", "_date", "_outputMethod", "_path", "_trust", FIELDS})
 """Properties that are kept in the log and never shown to a model, a delegate or an activity (SPEC R1.4)."""
 
 _RESERVED: Final = frozenset({"type", "kind", "schema", "description", "title"})

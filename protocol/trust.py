@@ -7,20 +7,36 @@ a plan before it runs.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, Final, Protocol
 
 from .calls.call import Call
 from .calls.tools import Executor
+from .calls.trust import NOTHING as UNSAID
 from .calls.trust import ToolTrust
 from .errors import segments
-from .messages import ERROR, Message
+from .messages import ERROR, Message, is_promise
 from .paths import MISSING
 from .plan.graph import Graph, Readers, sees
 from .references import Expression, Reference
-from .state.labels import TRUSTED, UNMARKED, Labels, Marks, marks_of, places_marked, whole_list
-from .state.operations import read_operation
+from .state.labels import (
+    KEEPING,
+    TRUSTED,
+    UNMARKED,
+    FieldLabels,
+    Fields,
+    Labels,
+    Marks,
+    fields_of,
+    marks_of,
+    of_fields,
+    placed,
+    places_marked,
+    whole_list,
+)
+from .state.operations import Method, read_operation, touched
 
 # Flow: which sources a call has read, and which had a say in whether it runs (SPEC R16.2).
 #
@@ -75,14 +91,17 @@ class Flows:
         trust: Callable[[Call], ToolTrust],
         ended: Mapping[int, Labels],
         deciding: Mapping[int, Labels],
+        by_field: Container[int] = (),
     ) -> None:
         """Make the finder; `ended` are the labels of ended calls that have any, also of global ones that others wait
-        for, and `deciding` those of what had a say in whether they ran.
+        for, `deciding` those of what had a say in whether they ran, and `by_field` the calls that have written results
+        whose fields have labels of their own.
         """
         self._graph = graph
         self._trust = trust
         self._ended = ended
         self._deciding = deciding
+        self._by_field = by_field
 
     def into(self, call: Call, seen: MarkedValues, *, has_begun: bool = False) -> Flow:
         """Flow into a call that reads from `seen` now. If it has begun, what was missing may have come since, so it may
@@ -99,16 +118,25 @@ class Flows:
         return flow_of(call, given, lambda scope: self._at(call, scope, seen), lambda: everything.labels, after)
 
     def out_of(
-        self, call: Call, flow: Flow, said: Labels = TRUSTED, answered: Labels = TRUSTED, *, is_done: bool = False
-    ) -> Marks:
-        """Marks of what a call writes, however it ends. `said` are the sources that its code named, and those of the
-        values at the places that it writes, which may have prevented the write; `answered` are those of a child run's
-        answer.
+        self,
+        call: Call,
+        flow: Flow,
+        said: Labels = TRUSTED,
+        there: Labels = TRUSTED,
+        answered: ToolTrust = UNSAID,
+        *,
+        is_done: bool = False,
+    ) -> WrittenMarks:
+        """Marks of what a call writes, however it ends. `said` are the sources that its code named, `there` those of
+        the values at the places that it writes, which may have prevented the write, and `answered` those that came with
+        its answer.
         """
         trust = self._trust(call)
         if is_done and endorses(call, trust):
-            return Marks(flow.chosen | said, flow.chosen)
-        return written_marks(call, flow, trust.result | said | answered)
+            return WrittenMarks(Marks(flow.chosen | said | there, flow.chosen))
+        trust = ToolTrust.together((trust, answered)) if answered else trust
+        marks = written_marks(call, flow, trust.result | said | there)
+        return WrittenMarks(marks, written_fields(call, flow.read | said, trust) if is_done else frozenset())
 
     def way(self, call: Call, label: str, calls: Mapping[int, Call]) -> tuple[int, ...]:
         """Calls through which a source reaches a call, the first of them first; only through calls in `calls`."""
@@ -144,12 +172,16 @@ class Flows:
 
     def _at(self, call: Call, place: Reference, seen: MarkedValues) -> Marks:
         """Marks of a place: of its value, and of the calls that could have changed it and did not."""
-        return seen.marks(place) | Marks(TRUSTED.union(*self._of_writers(call, place)))
+        changed = () if call.gather or place.kind == ERROR else self._by_field
+        return seen.marks(place) | Marks(TRUSTED.union(*self._of_writers(call, place, changed)))
 
-    def _of_writers(self, call: Call, place: Reference) -> Iterator[Labels]:
-        """Labels of the calls that a call waited for at a place; for an error, of all that may have caused one."""
+    def _of_writers(self, call: Call, place: Reference, changed: Container[int] = ()) -> Iterator[Labels]:
+        """Labels of the calls that a call waited for at a place, but for those that have changed it; for an error, of
+        all that may have caused one.
+        """
         for index in self._graph.writers(call.index, place) if self._ended else ():
-            yield self._ended.get(index, TRUSTED)
+            if index not in changed:
+                yield self._ended.get(index, TRUSTED)
 
 
 def flow_of(
@@ -179,7 +211,29 @@ def written_marks(call: Call, flow: Flow, others: Labels) -> Marks:
     return Marks(labels, labels if is_choice else flow.chosen)
 
 
-def marks_since(call: Call, trust: ToolTrust, seen: MarkedValues, *, is_done: bool) -> Marks:
+@dataclass(frozen=True, slots=True)
+class WrittenMarks:
+    """Marks of what a call writes, and by field where the fields of its result differ (SPEC R16.8)."""
+
+    marks: Marks
+    fields: Fields = frozenset()
+
+
+def written_fields(call: Call, read: Labels, trust: ToolTrust) -> Fields:
+    """Labels by field of what a call writes to its one place, given those of all it has read; none where they are not
+    kept apart.
+    """
+    if not trust.fields or len(call.written) != 1 or call.method not in KEEPING or _has_index(call.written[0]):
+        return frozenset()
+    fields = frozenset(one.in_lists(1) for one in trust.fields) if call.each else trust.fields
+    return fields | {FieldLabels.whole(read)} if read else fields
+
+
+def _has_index(place: Reference) -> bool:
+    return any(isinstance(segment, int) for segment in place.path)
+
+
+def marks_since(call: Call, trust: ToolTrust, seen: MarkedValues, *, is_done: bool) -> WrittenMarks:
     """Marks of what a call has written, if labels were added since: from everything that it may have read, as it is
     marked now.
     """
@@ -197,8 +251,10 @@ def marks_since(call: Call, trust: ToolTrust, seen: MarkedValues, *, is_done: bo
     after = seen.all_marks.labels if call.after else TRUSTED  # sources that could have chosen whether the others ran
     flow = flow_of(call, given, seen.marks, lambda: seen.all_marks.labels, after)
     if is_done and endorses(call, trust):
-        return Marks(flow.chosen, flow.chosen)
-    return written_marks(call, flow, trust.result)
+        return WrittenMarks(Marks(flow.chosen, flow.chosen))
+    return WrittenMarks(
+        written_marks(call, flow, trust.result), written_fields(call, flow.read, trust) if is_done else frozenset()
+    )
 
 
 def endorses(call: Call, trust: ToolTrust) -> bool:
@@ -320,20 +376,31 @@ class _Marked:
     flow: Flow = NOTHING
     out: Marks = UNMARKED
     """Marks of what the call writes."""
+    fields: Fields = frozenset()
+    """Labels of what it writes by field, as they lie at its place."""
     end: Marks = UNMARKED
     """Marks of how the call ends, if not by its answer."""
+    endorses: bool = False
 
 
 class Proof:
     """The ways from sources to effects in a plan."""
 
     def __init__(
-        self, calls: Sequence[Call], context: Sequence[Message], trust: Trusts, *, is_template: bool = False
+        self,
+        calls: Sequence[Call],
+        context: Sequence[Message],
+        trust: Trusts,
+        *,
+        is_template: bool = False,
+        has_more: bool = False,
     ) -> None:
+        """Prove what calls may reach; with `has_more` there may be messages without sources besides the context."""
         self._calls = {call.index: call for call in calls if not call.is_thought}
         self._trust = trust
         self._is_template = is_template
         self._messages = list(_marked_messages(context))
+        self._context = None if has_more else context
         self._found: dict[int, _Marked] = defaultdict(_Marked)
         if self._messages or any(call.prompt_labels or trust(call).result for call in self._calls.values()):
             self._writers = Readers(self._calls.values(), places=lambda call: map(_whole_list, call.written))
@@ -376,13 +443,17 @@ class Proof:
         after = TRUSTED.union(*(self._found[index].flow.chosen for index in before))
         if call.gather and call.after:
             after |= self._everything.chosen
-        flow = flow_of(call, given, lambda scope: self._at(call, scope), lambda: self._everything.labels, after)
-        flow = replace(flow, read=flow.read | left_out)
-        there = joined(self._at(call, place) for place in call.written)
+        scopes = partial(self._at, call, may_lack=True)
+        flow = flow_of(call, given, scopes, lambda: self._everything.labels, after)
+        there = joined(self._at(call, place, may_lack=True, but=call.index) for place in call.written)
         trust = self._trust(call)
+        out = written_marks(call, flow, trust.result | there.labels)
+        fields = frozenset(one.in_lists(call.method is Method.PUSH) for one in written_fields(call, flow.read, trust))
+        flow = replace(flow, read=flow.read | left_out)
         end = written_marks(call, flow, trust.result | there.labels)
-        out = Marks(flow.chosen | there.labels, flow.chosen) if endorses(call, trust) else end
-        found = self._found[call.index] = _Marked(flow, out, end)
+        if endorses(call, trust):
+            out = Marks(flow.chosen | there.labels, flow.chosen)
+        found = self._found[call.index] = _Marked(flow, out, fields, end, endorses(call, trust))
         return found
 
     def _of(self, call: Call, expression: Expression) -> Marks:
@@ -402,10 +473,33 @@ class Proof:
         ends = (self._found[index].end.labels for index in self._writers_at(call, place))
         return self._at(call, place).labels.union(*ends)
 
-    def _at(self, call: Call, place: Reference) -> Marks:
-        """Marks of everything that may affect a place."""
-        messages = joined(one.marks for one in self._messages_at(call, place))
-        return messages | joined(self._found[index].out for index in self._writers_at(call, place))
+    def _at(self, call: Call, place: Reference, *, may_lack: bool = False, but: int | None = None) -> Marks:
+        """Marks of everything that may affect a place, but for one call; it may lack a value, or has one."""
+        messages = joined(one.at(place) for one in self._messages_at(call, place))
+        writers = (index for index in self._writers_at(call, place) if index != but)
+        return messages | joined(self._out(call, index, place, may_lack=may_lack) for index in writers)
+
+    def _out(self, call: Call, writer: int, place: Reference, *, may_lack: bool = False) -> Marks:
+        """Marks of what a call may have written at a place, or have left there, as another one finds them."""
+        found = self._found[writer]
+        if found.endorses or not (found.fields or found.out != found.end):
+            return found.out
+        if may_lack or call.gather or place.kind == ERROR or not self._is_sole(call, writer, place):
+            return found.end
+        if not found.fields:
+            return found.out
+        return _part(found.fields, self._calls[writer].written[0], place) | Marks(chosen=found.out.chosen)
+
+    def _is_sole(self, call: Call, writer: int, place: Reference) -> bool:
+        """Whether a value at a place can only be there because a call has written it."""
+        if self._context is None or any(index != writer for index in self._writers_at(call, place)):
+            return False
+        return not any(map(_whole_list(place).overlaps, self._held))
+
+    @cached_property
+    def _held(self) -> Sequence[Reference]:
+        """Places that messages of the context hold values at."""
+        return list(_held(self._context or ()))
 
     def _messages_at(self, call: Call, place: Reference) -> Iterator[_Message]:
         wanted = _whole_list(place)
@@ -443,12 +537,13 @@ class Proof:
             places = list(_places(call, name))
             for place in places:
                 for message in self._messages_at(call, place):
-                    if label in message.marks.labels:
+                    if label in message.at(place).labels:
                         calls = _between(behind, index, effect.index)
                         own = (index,) if index != effect.index else ()
                         return Way(Source(label, message=message.position), effect.index, (*own, *calls), parameter)
-            for writer in dict.fromkeys(one for place in places for one in self._before(call, place)):
-                if label in self._found[writer].out.labels and writer not in behind and writer != effect.index:
+            for read, writer in ((place, one) for place in places for one in self._before(call, place)):
+                is_new = writer not in behind and writer != effect.index
+                if is_new and label in self._out(call, writer, read).labels:
                     behind[writer] = index
                     queue.append(writer)
         return Way(Source(label), effect.index, (), parameter)
@@ -482,6 +577,27 @@ class _Message:
     instance: str | None
     places: tuple[Reference, ...]
     marks: Marks
+    fields: Fields = frozenset()
+
+    def at(self, place: Reference) -> Marks:
+        """Marks of what it says of a place that overlaps its own."""
+        return (
+            _part(self.fields, self.places[0], place) | Marks(chosen=self.marks.chosen) if self.fields else self.marks
+        )
+
+
+def _part(fields: Fields, written: Reference, place: Reference) -> Marks:
+    """Marks of what lies at a place, of a value that was written at another one."""
+    length = len(written.path)
+    return of_fields(fields, place.path[length:] if place.path[:length] == written.path else ())
+
+
+def _held(context: Sequence[Message]) -> Iterator[Reference]:
+    """Places that messages of the context hold values at."""
+    for position, message in enumerate(context):
+        operation = read_operation(message, f"message {position}") if not is_promise(message) else None
+        if operation is not None:
+            yield from (_whole_list(Reference(key[0], key[1:])) for key in touched(operation))
 
 
 def _marked_messages(context: Sequence[Message]) -> Iterator[_Message]:
@@ -490,7 +606,8 @@ def _marked_messages(context: Sequence[Message]) -> Iterator[_Message]:
         operation = read_operation(message, f"message {position}") if marks else None
         if operation is not None:
             places = tuple(Reference(key[0], key[1:]) for key in places_marked(message, operation))
-            yield _Message(position, message.get("_instance"), places, marks)
+            fields = placed(fields_of(message), operation)
+            yield _Message(position, message.get("_instance"), places, marks, fields)
 
 
 def _whole_list(place: Reference) -> Reference:

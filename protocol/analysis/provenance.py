@@ -22,6 +22,7 @@ from ..messages import ERROR, Message, is_written, read_data
 from ..paths import MISSING, copied, lookup
 from ..references import Expression, Reference
 from ..state.fold import Fold
+from ..state.labels import TRUSTED, Labels, labels_at
 from ..state.operations import Operation, applied, read_operation, touched
 
 Writer = tuple[str | None, int | None]
@@ -62,6 +63,8 @@ class Read:
 
     reference: str
     value: Any
+    sources: Labels = TRUSTED
+    """Sources of the value (SPEC R16.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class Origin:
     operation: Operation
     effect: Effect
     reads: tuple[Read, ...] = ()
+    sources: Labels = TRUSTED
+    """Sources that the message names for the place (SPEC R16.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,14 @@ def explain(
     value, conflict = history.value()
     reads = _reads(visible, history.writers, instance, tools or {})
     origins = tuple(
-        Origin(logged, operation, effect, reads.get(logged.writer, ())) for logged, operation, effect in history.steps()
+        Origin(
+            logged,
+            operation,
+            effect,
+            reads.get(logged.writer, ()),
+            labels_at(logged.message, operation, reference),
+        )
+        for logged, operation, effect in history.steps()
     )
     return Explanation(reference, value, conflict, origins)
 
@@ -266,7 +278,7 @@ def _values(call: Mapping[str, Any], fold: Fold) -> Iterator[Read]:
     places = (place for expression in places_read_by(call) for place in _taken(expression, fold))
     for place in dict.fromkeys(places):
         try:
-            yield Read(str(place), copied(fold.value(place)))
+            yield Read(str(place), copied(fold.value(place)), fold.marks(place).labels)
         except Conflict:
             yield Read(str(place), MISSING)
 

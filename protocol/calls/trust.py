@@ -2,8 +2,11 @@
 
     "_trust": {"effects": true, "result": ["mail"], "content": ["note"]}
 
+    "_trust": {"result": {"reviews.*.text": ["reviews"], "*": []}}
+
 Several may speak of one call: the tool that it names, the code that runs it, the operator. Each can only add: what any
-of them says is untrusted is, and what any of them says decides does.
+of them says is untrusted is, and what any of them says decides does. A field has the labels that any of them gives it,
+be it by a path or with the whole result.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any, Final
 
 from .. import limits
 from ..errors import Problem, UnknownName, pointer
-from ..state.labels import TRUSTED, Labels, label_problems
+from ..state.labels import TRUSTED, FieldLabels, Fields, Labels, field_problems, label_problems, with_fields
 
 ENDORSES: Final = "_endorses"
 """With true in an operator's request definition: its answer, of a few values, is trusted (SPEC R16.3)."""
@@ -30,7 +33,9 @@ class ToolTrust:
     effects: bool = False
     """Whether calling it changes something outside."""
     result: Labels = TRUSTED
-    """Sources of its results, besides those of what it was given."""
+    """Sources of its results, of all fields together, besides those of what it was given."""
+    fields: Fields = field(default=frozenset(), kw_only=True)
+    """Sources of its results by field, where they differ; with a declaration for the whole result among them."""
     content: frozenset[str] = frozenset()
     """The parameters, and scopes, that decide nothing; all others do."""
     endorses: bool = False
@@ -43,8 +48,9 @@ class ToolTrust:
         """Read a valid `_trust`, or what `to_dict` gives."""
         if not said:
             return NOTHING
-        result, content = (frozenset(said.get(key) or ()) for key in ("result", "content"))
-        return cls(*(said.get("effects") is True, result, content), *(said.get(key) is True for key in _ALSO))
+        result, fields = _read_result(said.get("result") or ())
+        also = (said.get(key) is True for key in _ALSO)
+        return cls(said.get("effects") is True, result, frozenset(said.get("content") or ()), *also, fields=fields)
 
     @classmethod
     def together(cls, said: Iterable[ToolTrust]) -> ToolTrust:
@@ -56,7 +62,9 @@ class ToolTrust:
         content = frozenset.intersection(*acting) if acting else frozenset[str]()
         result = frozenset().union(*(one.result for one in found))
         also = (any(getattr(one, key) for one in found) for key in _ALSO)
-        return cls(bool(acting), result, content, *also) if found else NOTHING
+        differing = any(one.fields for one in found)
+        fields = Fields().union(*(with_fields(one.result, one.fields) for one in found)) if differing else Fields()
+        return cls(bool(acting), result, content, *also, fields=fields) if found else NOTHING
 
     def __bool__(self) -> bool:
         return self.effects or bool(self.result) or self.endorses or self.once
@@ -65,10 +73,23 @@ class ToolTrust:
         """The declaration as a tool's `_trust`, with what is declared beside it."""
         return {
             **({"effects": True} if self.effects else {}),
-            **({"result": sorted(self.result)} if self.result else {}),
+            **({"result": self._result()} if self.result else {}),
             **({"content": sorted(self.content)} if self.content else {}),
             **{key: True for key in _ALSO if getattr(self, key)},
         }
+
+    def _result(self) -> list[str] | dict[str, list[str]] | list[dict[str, list[str]]]:
+        said = sorted((one.to_dict() for one in self.fields), key=repr)
+        return said[0] if len(said) == 1 else said or sorted(self.result)
+
+
+def _read_result(said: Any) -> tuple[Labels, Fields]:
+    """Read the sources of results: names, names by field, or several declarations by field."""
+    declared = [said] if isinstance(said, Mapping) else [one for one in said if isinstance(one, Mapping)]
+    if not declared:
+        return frozenset(said), frozenset()
+    fields = frozenset(map(FieldLabels.read, declared))
+    return TRUSTED.union(*(one.all for one in fields)), fields
 
 
 NOTHING: Final = ToolTrust()
@@ -111,7 +132,8 @@ def trust_problems(said: Any, *at: str | int) -> Iterator[Problem]:
         elif key == "effects" and not isinstance(value, bool):
             yield Problem(pointer(*at, key), "must be true or false")
         elif key == "result":
-            yield from label_problems(value, *at, key)
+            problems = field_problems if isinstance(value, Mapping) else label_problems
+            yield from problems(value, *at, key)
         elif key == "content" and not (isinstance(value, list) and all(isinstance(one, str) and one for one in value)):
             yield Problem(pointer(*at, key), "must be a list of names of parameters")
     if said.get("content") and said.get("effects") is not True:

@@ -150,6 +150,8 @@ class CallStatuses:
         self._elements: dict[int, Elements] = {}
         self._labels: dict[int, Labels] = {}
         self._deciding: dict[int, Labels] = {}
+        self._by_field: set[int] = set()
+        """Calls that have written a result whose fields have labels of their own (SPEC R16.8)."""
 
     @property
     def statuses(self) -> dict[int, Status]:
@@ -196,13 +198,23 @@ class CallStatuses:
         take = _TAKES.get(type(event))
         return take is not None and take(self, event)
 
-    def end(self, index: int, status: Status, labels: Labels = TRUSTED, chosen: Labels = TRUSTED) -> bool:
+    def end(
+        self,
+        index: int,
+        status: Status,
+        labels: Labels = TRUSTED,
+        chosen: Labels = TRUSTED,
+        *,
+        by_field: bool = False,
+    ) -> bool:
         """Take in that a call of the lane, or a global one that it waits for, has ended; says whether that was news."""
         is_news = self.record(index, status)
         if is_news and labels:
             self._labels[index] = labels
         if is_news and chosen:
             self._deciding[index] = chosen
+        if is_news:
+            (self._by_field.add if by_field else self._by_field.discard)(index)
         return is_news
 
     def _end_element(self, event: ElementEnded) -> bool:
@@ -309,7 +321,9 @@ class CallStatuses:
 
 _TAKES: Final[Mapping[type, Callable[[CallStatuses, Any], bool]]] = {
     MessageAdded: CallStatuses._receive,
-    CallEnded: lambda statuses, event: statuses.end(event.call, event.status, event.labels, event.chosen),
+    CallEnded: lambda statuses, event: statuses.end(
+        event.call, event.status, event.labels, event.chosen, by_field=event.is_by_field
+    ),
     ElementEnded: CallStatuses._end_element,
     CallBegun: CallStatuses._begin_once,
     CallHeld: CallStatuses._hold,

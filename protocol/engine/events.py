@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Final, Literal
 from ..calls.call import Call, call_of, element_of
 from ..calls.trust import ToolTrust
 from ..errors import ExpressionError, Problem, pointer
-from ..messages import CHOSEN, TRUST, render_data
+from ..messages import CHOSEN, FIELDS, TRUST, render_data
 from ..references import Reference
 from ..state.fold import Fold
-from ..state.labels import TRUSTED, Labels, Marks, marks_of
+from ..state.labels import TRUSTED, Fields, Labels, Marks, fields_of, marks_of, with_fields
 from ..state.scopes import read_scope, sliced
-from ..trust import Doubt, marks_since
+from ..trust import Doubt, WrittenMarks, marks_since
 
 # Holds: calls that wait for a person, and what the person said (SPEC R14.2).
 #
@@ -232,6 +232,11 @@ class CallEnded:
     chosen: Labels = TRUSTED
     """Sources that had a say in whether the call ran."""
 
+    @property
+    def is_by_field(self) -> bool:
+        """Whether the call has written a result whose fields have labels of their own (SPEC R16.8)."""
+        return self.message is not None and FIELDS in self.message
+
 
 @dataclass(frozen=True, slots=True)
 class ElementEnded:
@@ -397,18 +402,27 @@ def relabelled(event: WriteEvent, call: Call, trust: ToolTrust, fold: Fold, else
     `elsewhere`: of all results that it may have read in other lanes.
     """
     is_done = isinstance(event, CallEnded) and event.status is Status.DONE and not event.is_rescued
-    marks = marks_since(call, trust, fold, is_done=is_done)
+    since = marks_since(call, trust, fold, is_done=is_done)
+    marks, fields = since.marks, since.fields
     if call.gather and elsewhere:
-        marks |= Marks(elsewhere, elsewhere)
+        marks, fields = marks | Marks(elsewhere, elsewhere), frozenset()
     if not marks:
         return event
     if event.message is not None:
-        together = marks_of(event.message) | marks
-        chosen = {CHOSEN: sorted(together.chosen)} if together.chosen else {}
-        event = replace(event, message={**event.message, TRUST: sorted(together.labels), **chosen})
+        event = replace(event, message=_said(event.message, WrittenMarks(marks, fields)))
     if not isinstance(event, CallEnded):
         return event
     return replace(event, labels=event.labels | marks.labels, chosen=event.chosen | marks.chosen)
+
+
+def _said(message: Mapping[str, Any], written: WrittenMarks) -> Mapping[str, Any]:
+    """A message with further sources; its fields keep apart only what all that is known of it keeps apart."""
+    before, marks = marks_of(message), marks_of(message) | written.marks
+    chosen = {CHOSEN: sorted(marks.chosen)} if marks.chosen else {}
+    fields = with_fields(before.labels, fields_of(message)) | with_fields(written.marks.labels, written.fields)
+    differs = bool(fields_of(message) or written.fields)
+    kept = {FIELDS: [one.to_dict() for one in fields]} if differs else {}
+    return {**message, TRUST: sorted(marks.labels), **chosen, **kept}
 
 
 # Undone: which events of a lane still count after calls ran again (SPEC R11.8).
@@ -450,7 +464,9 @@ class Success:
     `calls`, the number that a child run has started.
     """
     labels: Labels = TRUSTED
-    """Sources of what a child run read, besides those of what it was given (SPEC R16.2)."""
+    """Sources of what a child run read, besides those of what it was given (SPEC R16.2), or that a worker has added."""
+    fields: Fields = frozenset()
+    """Sources by field, where the fields of the value differ (SPEC R16.8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -533,12 +549,12 @@ class Outcome:
         """Sources that the call's code named."""
         return TRUSTED.union(*(message.get(TRUST) or () for message in self.messages))
 
-    def marked(self, marks: Marks) -> Outcome:
+    def marked(self, written: WrittenMarks) -> Outcome:
         """The outcome with its sources added to the messages (SPEC R16.2)."""
-        if not marks:
+        if not (marks := written.marks):
             return self
-        said = {TRUST: sorted(marks.labels), **({CHOSEN: sorted(marks.chosen)} if marks.chosen else {})}
-        return replace(self, messages=tuple({**message, **said} for message in self.messages), labels=marks.labels)
+        messages = tuple(_said(message, written) for message in self.messages)
+        return replace(self, messages=messages, labels=marks.labels)
 
     @property
     def events(self) -> Iterator[WriteEvent]:

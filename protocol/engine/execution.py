@@ -24,6 +24,7 @@ from ..calls.built_in import UNTIL, chooses, chosen_output, due_ms, moment_ms, u
 from ..calls.call import Approvals, Call, call_of, element_of
 from ..calls.outputs import Alternative, alternative
 from ..calls.tools import Executor
+from ..calls.trust import NOTHING as UNSAID
 from ..calls.trust import ToolTrust, tool_trust_of
 from ..errors import Conflict, OutputError, Problem, ProtocolError, Unresolved, pointer, some_of
 from ..limits import MOST_NAMED, Limits
@@ -94,7 +95,7 @@ class Execution(CallStatuses):
         self._config = config
         self._gather = gather
         self._ready: dict[int, set[Expression]] = {}
-        self._flows = Flows(graph, config.trust_of, self._labels, self._deciding)
+        self._flows = Flows(graph, config.trust_of, self._labels, self._deciding, self._by_field)
 
     @classmethod
     def of(
@@ -206,7 +207,8 @@ class Execution(CallStatuses):
     def finish(self, index: int, result: Success | Failure, date: str) -> Outcome:
         """Outcome of a call with this result: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""
         outcome = self._outcome(self._calls[index], result, date, self._fold)
-        return self._marked(replace(outcome, cost=result.cost), result.labels)
+        answered = ToolTrust(result=result.labels, fields=result.fields if isinstance(result, Success) else frozenset())
+        return self._marked(replace(outcome, cost=result.cost), answered)
 
     def labels_given(self, call: Call) -> Labels:
         """Sources of all that a call which has begun was given; none if a person has approved it (SPEC R16.4)."""
@@ -229,8 +231,8 @@ class Execution(CallStatuses):
         given = {name: labels for name, labels in flow.given.items() if name in trust.content}
         return Flow(TRUSTED, given, TRUSTED.union(*given.values()))
 
-    def _marked(self, outcome: Outcome, answered: Labels = TRUSTED) -> Outcome:
-        """The outcome with the sources of all that it depends on (SPEC R16.2); `answered` are its answer's."""
+    def _marked(self, outcome: Outcome, answered: ToolTrust = UNSAID) -> Outcome:
+        """The outcome with the sources of all that it depends on (SPEC R16.2); `answered` names its answer's."""
         call = self._calls[call_of(outcome.index)]
         is_said = (
             self._config.trust or self._labels or self._fold.is_marked or call.prompt_labels or call.gather or answered
@@ -240,8 +242,8 @@ class Execution(CallStatuses):
         flow = self._flows.into(call, self._seen(call), has_begun=True)
         there = TRUSTED.union(*(self._fold.marks(place).labels for place in call.written))
         is_done = outcome.status is Status.DONE and not outcome.is_rescued
-        marks = self._flows.out_of(call, flow, outcome.said | there, answered, is_done=is_done)
-        return replace(outcome.marked(marks), chosen=flow.chosen)
+        written = self._flows.out_of(call, flow, outcome.said, there, answered, is_done=is_done)
+        return replace(outcome.marked(written), chosen=flow.chosen)
 
     def _seen(self, call: Call) -> MarkedValues:
         return (self._gathered(call) if call.gather else None) or self._fold

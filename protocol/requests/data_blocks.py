@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .. import limits
 from ..errors import json_text, one_line, shortened
@@ -34,10 +34,10 @@ from ..messages import (
     pictures_in,
     shown,
 )
-from ..paths import MISSING, copied
-from ..references import Reference
+from ..paths import MISSING, copied, lookup
+from ..references import DAGGER, Reference
 from ..state.context import Context
-from ..state.labels import TRUSTED, Labels, marks_of, whole_list
+from ..state.labels import TRUSTED, Labels, UntrustedPart, marks_of, whole_list
 from ..state.operations import Method, Operation, read_operation
 from ..state.scopes import TooLarge
 from ..templates import escaped
@@ -52,7 +52,7 @@ from . import texts
 # Its answer decides what happens, so nothing that others wrote may reach it: no value, no name of a field, no text of
 # an error. It passes values on by their references; it is shown paths, sizes and how calls ended.
 
-UntrustedPaths = Mapping[tuple[str, ...], Labels]
+UntrustedPaths = Mapping[tuple[str, ...], UntrustedPart]
 """Places of a kind where untrusted data begins, by path, each with its sources."""
 _OWN_TYPES: Final = frozenset(
     {
@@ -103,12 +103,15 @@ class UntrustedPlaces:
     def at(self, place: Reference, instance: str | None) -> UntrustedPaths:
         """Untrusted places in a value that was written at a place, by path from that place."""
         own = whole_list(place)[1:]
-        found: dict[tuple[str, ...], Labels] = {}
-        for path, labels in self.below(place.kind, instance).items():
+        found: dict[tuple[str, ...], UntrustedPart] = {}
+        for path, part in self.below(place.kind, instance).items():
             if path[: len(own)] == own or own[: len(path)] == path:
                 at = path[len(own) :]
-                found[at] = found.get(at, TRUSTED) | labels
-        return {(): TRUSTED.union(*found.values())} if () in found else found
+                part = part.below(place.path[len(path) :])
+                found[at] = found[at] | part if at in found else part
+        if () in found and found[()].labels:
+            return {(): UntrustedPart(TRUSTED.union(*(part.all for part in found.values())))}
+        return found
 
 
 def without(
@@ -119,19 +122,78 @@ def without(
     """
     lines: list[str] = []
     unnamed: list[tuple[int, Labels]] = []
-    for path, labels in sorted(untrusted.items(), key=lambda pair: pair[0]):
+    for path, found in sorted(untrusted.items(), key=lambda pair: pair[0]):
         part, at = _part(value, path), Reference(place.kind, (*place.path, *path))
         if part is MISSING:
             continue
-        if is_named(at):
-            lines.append(not_shown(part, at, sorted(labels)))
+        if not is_named(at):
+            unnamed.append((_size(part), found.all))
+            value = _removed(value, path)
+        elif found.labels:
+            lines.append(not_shown(part, at, sorted(found.all)))
+            value = _removed(value, path)
         else:
-            unnamed.append((_size(part), labels))
-        value = _removed(value, path)
+            hidden = list(_hidden_fields(part, found))
+            lines += _lines_of_fields(hidden, part, at)
+            for one in hidden:
+                value = _removed(value, (*path, *one.path))
     if unnamed:
-        size, sources = sum(size for size, _ in unnamed), TRUSTED.union(*(labels for _, labels in unnamed))
-        lines.append(texts.fields_not_shown(one_line(place.kind), len(unnamed), size, sorted(sources)))
+        lines.append(_unnamed(unnamed, place.kind))
     return value, lines
+
+
+def _unnamed(fields: Sequence[tuple[int, Labels]], place: str) -> str:
+    """The line of fields whose names others may have chosen, each with its size and its sources."""
+    size, sources = sum(size for size, _ in fields), TRUSTED.union(*(labels for _, labels in fields))
+    return texts.fields_not_shown(one_line(place), len(fields), size, sorted(sources))
+
+
+class _HiddenField(NamedTuple):
+    """A field that is not shown, of a value of which others are."""
+
+    path: tuple[str | int, ...]
+    labels: Labels
+    is_named: bool
+    """Whether its name may be shown: a declaration has it, or it is the index of an element."""
+
+
+def _hidden_fields(value: Any, part: UntrustedPart, path: tuple[str | int, ...] = ()) -> Iterator[_HiddenField]:
+    """The fields of a value that others may have written (SPEC R16.8). An element of a list is not left out by itself,
+    which would move those behind it.
+    """
+    labels, named = part.own(path), part.next_names(path)
+    if isinstance(value, list) and named:
+        hidden = [one for index, below in enumerate(value) for one in _hidden_fields(below, part, (*path, index))]
+        is_whole = any(len(one.path) == len(path) + 1 and one.is_named for one in hidden)
+        yield from [_HiddenField(path, part.all, is_named=True)] if is_whole else hidden
+    elif isinstance(value, Mapping) and named:
+        for key, below in value.items():
+            if key not in named and (labels := part.own((*path, key))):
+                yield _HiddenField((*path, key), labels, is_named=False)
+            else:
+                yield from _hidden_fields(below, part, (*path, key))
+    elif labels and not (named and value is None):  # null is how a call for an element has failed
+        yield _HiddenField(path, labels, is_named=True)
+
+
+def _lines_of_fields(fields: Iterable[_HiddenField], value: Any, place: Reference) -> Iterator[str]:
+    """The lines of fields that are not shown: one for those that differ only in the elements that they are of."""
+    alike: dict[tuple[str, ...], list[tuple[_HiddenField, int]]] = {}
+    unnamed: list[tuple[int, Labels]] = []
+    for one in fields:
+        size = _size(lookup(value, one.path))
+        if one.is_named:
+            key = tuple("*" if isinstance(segment, int) else segment for segment in one.path)
+            alike.setdefault(key, []).append((one, size))
+        else:
+            unnamed.append((size, one.labels))
+    for found in alike.values():
+        first, sources = found[0][0], TRUSTED.union(*(one.labels for one, _ in found))
+        name = one_line(str(Reference(place.kind, (*place.path, *first.path))))
+        name += texts.MORE_ALIKE.format(count=len(found) - 1) if len(found) > 1 else ""
+        yield texts.not_shown(name, sum(size for _, size in found), sorted(sources))
+    if unnamed:
+        yield _unnamed(unnamed, str(place).removeprefix(DAGGER))
 
 
 def not_shown(value: Any, place: Reference, sources: Sequence[str] = ()) -> str:
@@ -194,13 +256,15 @@ def shown_error_type(type_: Any) -> str:
     return type_ if type_ in _OWN_TYPES else _ANY_TYPE
 
 
-def _removed(value: Any, path: Sequence[str]) -> Any:
+def _removed(value: Any, path: Sequence[str | int]) -> Any:
     """A value without its part at a path."""
     if not path:
         return MISSING
-    below = _removed(value[path[0]], path[1:])
-    rest = {name: part for name, part in value.items() if name != path[0]}
-    return rest if below is MISSING else {**rest, path[0]: below}
+    if isinstance(value, list):
+        at = path[0]
+        return [_removed(part, path[1:]) if index == at else part for index, part in enumerate(value)]
+    parts = ((name, _removed(part, path[1:]) if name == path[0] else part) for name, part in value.items())
+    return {name: part for name, part in parts if part is not MISSING}
 
 
 def shown_error(message: Message, *keys: str, hides: bool) -> Any:

@@ -184,6 +184,10 @@ def not_shown(place: str, size: int, sources: Sequence[str]) -> str:
     return f"Not shown: {place}, {size} bytes" + (f" that others wrote ({', '.join(sources)})" if sources else "")
 
 
+MORE_ALIKE: Final = " and {count} more that differ by an index"
+"""Follows the place of a value that is not shown where others like it are not shown either."""
+
+
 def fields_not_shown(kind: str, count: int, size: int, sources: Sequence[str]) -> str:
     """Line for fields of a kind that are not shown, nor are their names, which others chose."""
     fields = "1 field" if count == 1 else f"{count} fields"

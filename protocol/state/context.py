@@ -6,13 +6,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import Conflict, ExpressionError, Problem, Rejected, pointer
-from ..limits import CONTROL, LONGEST_INSTANCE, Limits, has_control_characters, plain
-from ..messages import CHOSEN, DATA_TYPES, ERROR, EVERYWHERE, TRUST, Message, inner_message, is_written, read_data
+from ..limits import CONTROL, LONGEST_INSTANCE, MOST_LABELS, Limits, has_control_characters, plain
+from ..messages import (
+    CHOSEN,
+    DATA_TYPES,
+    ERROR,
+    EVERYWHERE,
+    FIELDS,
+    TRUST,
+    Message,
+    inner_message,
+    is_written,
+    read_data,
+)
 from ..paths import copied
 from ..references import parse, parse_output_path
 from ..schemas import schema_problem
 from .fold import Fold
-from .labels import label_problems
+from .labels import field_problems, label_problems
 from .operations import NEEDS_A_PATH, Method, written_place
 from .scopes import read_scope, scoped
 
@@ -89,7 +100,22 @@ def _data_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Probl
     for key in (TRUST, CHOSEN):
         if message.get(key) is not None:
             yield from label_problems(message[key], *at, key)
+    yield from _field_problems(message, *at, FIELDS)
     yield from _operation_problems(message, *at)
+
+
+def _field_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    said = message.get(FIELDS)
+    if said is None:
+        return
+    is_list = isinstance(said, list) and len(said) <= MOST_LABELS and all(isinstance(one, Mapping) for one in said)
+    if not (is_list and is_written(message)):
+        yield Problem(
+            pointer(*at), f"is written by the engine, with what a call returned: leave it out, or use {TRUST}"
+        )
+        return
+    for index, one in enumerate(said):
+        yield from field_problems(one, *at, index)
 
 
 def _operation_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:

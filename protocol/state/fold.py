@@ -21,7 +21,7 @@ from ..paths import MISSING, copied, lookup, nest, type_name
 from ..references import Expression, Reference
 from ..templates import as_text
 from .kinds import Kind
-from .labels import TRUSTED, UNMARKED, Labels, MarkedPlaces, Marks
+from .labels import TRUSTED, UNMARKED, Labels, MarkedPlaces, Marks, UntrustedPart
 from .operations import Method, Operation, read_operation, verify
 
 
@@ -112,11 +112,11 @@ class Fold:
         own = self._marked.untrusted(place) if self._marked is not None else TRUSTED
         return own | self._base.untrusted(place) if self._base is not None else own
 
-    def untrusted_below(self, kind: str) -> dict[tuple[str, ...], Labels]:
+    def untrusted_below(self, kind: str) -> dict[tuple[str, ...], UntrustedPart]:
         """Places of a kind where untrusted data begins, by path, each with its sources."""
         found = dict(self._base.untrusted_below(kind)) if self._base is not None else {}
-        for path, labels in self._marked.untrusted_below(kind) if self._marked is not None else ():
-            found[path] = found.get(path, TRUSTED) | labels
+        for path, part in self._marked.untrusted_below(kind) if self._marked is not None else ():
+            found[path] = found[path] | part if path in found else part
         return found
 
     def exists(self, reference: Reference) -> bool:

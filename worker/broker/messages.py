@@ -24,8 +24,8 @@ from ...protocol import Limits, Message, Output
 from ...protocol.calls.declarations import CONTRACT_CHANGED
 from ...protocol.engine.events import Failure, Success
 from ...protocol.errors import pointer, shortened
-from ...protocol.limits import LONGEST_INSTANCE, MOST, TooManyContainers, unpacked, value_problems
-from ...protocol.state.labels import TRUSTED, Labels, label_problems
+from ...protocol.limits import LONGEST_INSTANCE, MOST, MOST_LABELS, TooManyContainers, unpacked, value_problems
+from ...protocol.state.labels import TRUSTED, FieldLabels, Labels, field_problems, label_problems
 from ..errors import MalformedMessage
 from ..limits import (
     BESIDE_BYTES,
@@ -353,9 +353,11 @@ def pack_delivery(delivery: Delivery) -> bytes:
             result |= {"given_back": True} if is_given_back else {}
             result |= {"progress": progress} if progress else {}
     labels = () if isinstance(delivery.result, Retry) else sorted(delivery.result.labels)
+    by_field = [one.to_dict() for one in delivery.result.fields] if isinstance(delivery.result, Success) else []
     extra = {**({"cost": dict(cost)} if cost is not None else {}), **({"labels": labels} if labels else {})}
+    kept = {"fields": by_field} if by_field else {}
     child = {"child": delivery.child} if delivery.child is not None else {}
-    return pack({"attempt": _attempt_fields(delivery.attempt), "result": result, **extra, **child})
+    return pack({"attempt": _attempt_fields(delivery.attempt), "result": result, **extra, **kept, **child})
 
 
 def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
@@ -370,25 +372,27 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
     progress = packed.result.pop("progress", b"")
     if progress and (not isinstance(progress, bytes) or read_progress(progress) is None):
         raise MalformedMessage("/result/progress: is no report of progress")
-    labels = (problem for label in packed.labels for problem in label_problems([label], "labels"))
-    problem = next(chain(value_problems(packed.result, limits, "result"), labels), None)
+    of_whole = (problem for label in packed.labels for problem in label_problems([label], "labels"))
+    by_field = (problem for one in packed.fields for problem in field_problems(one, "fields"))
+    problem = next(chain(value_problems(packed.result, limits, "result"), of_whole, by_field), None)
     if problem is not None:
         raise MalformedMessage(str(problem))
+    labels, declared = packed.labels, frozenset(map(FieldLabels.read, packed.fields))
     match packed.result:
         case {"path": str(path), "value": value}:
-            return Delivery(packed.attempt, Success(Output(path, value), labels=packed.labels))
+            return Delivery(packed.attempt, Success(Output(path, value), labels=labels, fields=declared))
         case {"data_message": dict(content)}:
-            return Delivery(packed.attempt, Success(Message(content), labels=packed.labels))
+            return Delivery(packed.attempt, Success(Message(content), labels=labels, fields=declared))
         case {"value": value}:
-            return Delivery(packed.attempt, Success(value, _cost(packed), packed.labels), packed.child)
+            return Delivery(packed.attempt, Success(value, _cost(packed), labels, declared), packed.child)
         case {"type": str(type_), "message": str(message), "delay_seconds": float(delay)} if len(type_) <= LONGEST_TYPE:
             if 0 <= delay <= LONGEST_RETRY_DELAY_SECONDS:
                 is_given_back = packed.result.get("given_back") is True
                 return Delivery(packed.attempt, Retry(Failure(type_, message), delay, is_given_back, progress))
         case {"type": str(type_), "message": str(message), "unknown": True} if len(type_) <= LONGEST_TYPE:
-            return Delivery(packed.attempt, Failure(type_, message, labels=packed.labels, is_unknown=True))
+            return Delivery(packed.attempt, Failure(type_, message, labels=labels, is_unknown=True))
         case {"type": str(type_), "message": str(message)} if len(packed.result) == 2 and len(type_) <= LONGEST_TYPE:
-            return Delivery(packed.attempt, Failure(type_, message, _cost(packed), labels=packed.labels), packed.child)
+            return Delivery(packed.attempt, Failure(type_, message, _cost(packed), labels=labels), packed.child)
     raise MalformedMessage("/result: neither a value nor an error within its bounds")
 
 
@@ -494,6 +498,7 @@ class _PackedDelivery:
     cost: _Cost | None = None
     child: RunName | None = None
     labels: Labels = TRUSTED
+    fields: Annotated[list[dict[str, list[str]]], Field(max_length=MOST_LABELS)] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -487,9 +487,15 @@ def _origin_lines(origin: Origin) -> dict[str, Any]:
         "call": message.get("_call"),
         "date": message.get("_date"),
         "reads": [
-            {"path": read.reference, **_valued(read.value), **({"gathered": True} if is_gathered else {})}
+            {
+                "path": read.reference,
+                **_valued(read.value),
+                **({"gathered": True} if is_gathered else {}),
+                "sources": sorted(read.sources),
+            }
             for read in origin.reads
         ],
+        "sources": sorted(origin.sources),
     }
 
 
@@ -505,10 +511,10 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     for message in document["messages"]:
         effect = click.style(message["effect"], fg=_COLOURS[message["effect"]])
         what = f"{message['method']} {escaped(message['path'])} {_value(message)}"
-        yield f"{click.style(message['id'], dim=True)}  {effect}  {_writer(message)}: {what}"
+        yield f"{click.style(message['id'], dim=True)}  {effect}  {_writer(message)}: {what}{_sources(message)}"
         for read in message["reads"]:
             what = "from every instance that has it" if "gathered" in read else _value(read)
-            yield f"    had read {escaped(read['path'])} {what}"
+            yield f"    had read {escaped(read['path'])} {what}{_sources(read)}"
     if not document["messages"]:
         yield "no message says anything of it" + ("" if where else "; --instance I looks into an instance")
     if "absence" in document:
@@ -533,6 +539,10 @@ def _absence_lines(absence: Mapping[str, Any]) -> Iterator[str]:
         yield f"did you mean {escaped(absence['near'])}?"
     if absence["instances"]:
         yield f"it is there in {escaped(', '.join(absence['instances']))}"
+
+
+def _sources(holder: Mapping[str, Any]) -> str:
+    return f" (others wrote to it: {escaped(', '.join(holder['sources']))})" if holder["sources"] else ""
 
 
 def _value(holder: Mapping[str, Any], conflict: str | None = None) -> str:

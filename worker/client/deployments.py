@@ -213,7 +213,11 @@ class _Reading:
 def _proof(calls: Mapping[int, Call], marked: Sequence[Mapping[str, Any]], said: Trusts) -> Proof:
     """Prove what calls may reach, over all instances at once: what one of them may read, each may."""
     return Proof(
-        [*calls.values()], marked, lambda call: tool_trust_of(said, call.tool, call.runner.name), is_template=True
+        [*calls.values()],
+        marked,
+        lambda call: tool_trust_of(said, call.tool, call.runner.name),
+        is_template=True,
+        has_more=True,
     )
 
 

@@ -34,7 +34,7 @@ from ...protocol.limits import has_control_characters
 from ...protocol.messages import DATA_TYPES
 from .. import limits
 from ..errors import ActivitiesError, InvalidParameters
-from .signatures import declared_trust, parameters_schema, returns_schema, takes, with_descriptions
+from .signatures import Untrusted, declared_trust, parameters_schema, returns_schema, takes, with_descriptions
 
 # The version of registered code: given to its decorator, else a digest of its module's source (SPEC R17.1).
 
@@ -452,7 +452,7 @@ class ActivityOptions(RetryOptions, total=False):
     """Further options of `@activity`: for trust, and for how often calls begin, one of them and all."""
 
     effects: bool
-    untrusted: str | Sequence[str]
+    untrusted: Untrusted
     rate: str
     key: str
     once: bool
@@ -529,15 +529,15 @@ def activity(
     there is another attempt, `no_retry_on` those after which there is none. With `effects` a call changes something
     outside: it starts by itself only if nothing that others wrote decides on it, but for parameters that are
     `Annotated[str, Content]`, and `acts retry --downstream` does it again only with `--effects`. Its results are
-    `untrusted` where others write to such sources: a name, or several (SPEC R16). With `once` a call runs at most once
-    (SPEC R4.11): one that was begun, and whose end is not known, waits for a person (`acts settle`). `settled(key,
-    call)` is asked before: it returns `Done(VALUE)` if what the call does under this idempotency key has happened,
-    False if it has not, and None if that cannot be said; in the first two cases nobody is asked. `undo` names the
-    activity by which `acts cancel --undo` takes back what such a call has done: it gets those of the call's parameters
-    that it names, and `result` and `key`, the idempotency key. `pure` says that the result depends on nothing but what
-    the call is given, and that the call changes nothing; then with `cache_seconds` a result is kept for so long, and a
-    call of the same owner that is given the same has it without being run. Results name the `version` of the code that
-    ran a call: this text, else a digest of its module's source.
+    `untrusted` where others write to such sources: a name, several, or names by field (SPEC R16). With `once` a call
+    runs at most once (SPEC R4.11): one that was begun, and whose end is not known, waits for a person (`acts settle`).
+    `settled(key, call)` is asked before: it returns `Done(VALUE)` if what the call does under this idempotency key has
+    happened, False if it has not, and None if that cannot be said; in the first two cases nobody is asked. `undo` names
+    the activity by which `acts cancel --undo` takes back what such a call has done: it gets those of the call's
+    parameters that it names, and `result` and `key`, the idempotency key. `pure` says that the result depends on
+    nothing but what the call is given, and that the call changes nothing; then with `cache_seconds` a result is kept
+    for so long, and a call of the same owner that is given the same has it without being run. Results name the
+    `version` of the code that ran a call: this text, else a digest of its module's source.
     """
     _require_known("activity", options, ("queue", *_USUAL), ActivityOptions)
     policy = _policy(retries, timeout_seconds, max_concurrency, options)

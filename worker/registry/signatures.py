@@ -20,6 +20,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from ...protocol import Message, Output
 from ...protocol.calls.tools import PLAIN
 from ...protocol.calls.trust import trust_problems
+from ...protocol.errors import segments
 from ...protocol.messages import TRUST
 from ..errors import ActivitiesError
 
@@ -229,16 +230,28 @@ class Content:
     """A parameter that decides nothing: `note: Annotated[str, Content]` may come from anybody (SPEC R16.1)."""
 
 
-def declared_trust(function: Callable[..., Any], *, effects: bool, untrusted: str | Sequence[str]) -> dict[str, Any]:
+Untrusted = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+"""Sources of an activity's results: one, several, or for fields by their paths (SPEC R16.8)."""
+
+
+def declared_trust(function: Callable[..., Any], *, effects: bool, untrusted: Untrusted) -> dict[str, Any]:
     """The `_trust` of an activity's schema, empty where nothing is declared. Raises `ActivitiesError`."""
-    sources = [untrusted] if isinstance(untrusted, str) else list(untrusted)
+    sources: Any
+    if isinstance(untrusted, Mapping):
+        sources = {path: _several(one) for path, one in untrusted.items()}
+    else:
+        sources = _several(untrusted)
     declared = {"effects": effects, "result": sources, "content": list(_content(function))}
     trust = {name: value for name, value in declared.items() if value}
     if (problem := next(trust_problems(trust), None)) is not None:
-        name = problem.pointer.removeprefix("/") or TRUST
-        argument = "untrusted" if name == "result" else name
+        name, *path = segments(problem.pointer) or [TRUST]
+        argument = " of ".join([*map(repr, path), "untrusted" if name == "result" else name])
         raise ActivitiesError(f"activity {function.__name__!r}: {argument} {problem.message}")
     return {TRUST: trust} if trust else {}
+
+
+def _several(sources: str | Sequence[str]) -> list[str]:
+    return [sources] if isinstance(sources, str) else list(sources)
 
 
 def _content(function: Callable[..., Any]) -> Iterator[str]:

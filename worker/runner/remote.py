@@ -394,7 +394,9 @@ def _untrusted(call: Call, execution: Execution) -> Untrusted | None:
 
 def _labelled(result: Result, said: ToolTrust) -> Result:
     """A result with the sources that the worker knows which has made it."""
-    return replace(result, labels=said.result) if said.result and not isinstance(result, Retry) else result
+    if isinstance(result, Success) and said.result:
+        return replace(result, labels=said.result, fields=said.fields)
+    return replace(result, labels=said.result) if isinstance(result, Failure) and said.result else result
 
 
 # Child runs: a delegate that declares tools is a loop of its own (SPEC R9.3, R13.10), one with calls a workflow (SPEC

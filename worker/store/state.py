@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ...protocol.calls.call import Call, call_of, element_of, make_call
 from ...protocol.calls.tools import Executor, Runner
-from ...protocol.calls.trust import NOTHING, tool_trust_of
+from ...protocol.calls.trust import NOTHING, ToolTrust, tool_trust_of
 from ...protocol.engine.costs import Cost
 from ...protocol.engine.events import (
     CallBegun,
@@ -89,6 +89,8 @@ class End:
     """The sources of what it has read and of its result (SPEC R16.2)."""
     chosen: Labels = TRUSTED
     """Sources that had a say in whether it ran."""
+    is_by_field: bool = False
+    """Whether the fields of its result have labels of their own (SPEC R16.8)."""
 
 
 @dataclass(slots=True)
@@ -260,7 +262,7 @@ class LaneState:
         reason = event.reason if entry.by is None else f"given by hand by {entry.by}"
         of_elements = call.elements.codes if call.elements is not None else set()
         code = next(iter(of_elements)) if len(of_elements) == 1 else entry.code
-        said = event.is_rescued, event.labels, event.chosen
+        said = event.is_rescued, event.labels, event.chosen, event.is_by_field
         call.end = End(entry.id, event.status, event.error, reason, entry.spent, code, *said)
         call.given = call.ruling = None
         call.since_ms = call.decided_ms or self.laid_out_ms
@@ -467,4 +469,9 @@ def _added_sources(definition: StoredPlan) -> Labels:
     templates = (call for version in definition.versions for call in version)
     checked = (make_call(0, {"_tool": name}, {}, Runner(Executor.ACTIVITY, name)) for name in definition.contracts)
     added = definition.said_of((*templates, *checked)).added
-    return TRUSTED.union(*(one.result - definition.trust.get(name, NOTHING).result for name, one in added.items()))
+    return TRUSTED.union(*(_gained(one, definition.trust.get(name, NOTHING)) for name, one in added.items()))
+
+
+def _gained(now: ToolTrust, before: ToolTrust) -> Labels:
+    """Sources that results have now and had not before, or not for as many of their fields."""
+    return now.result if now.fields != before.fields else now.result - before.result

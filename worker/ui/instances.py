@@ -337,10 +337,11 @@ def _origin(origin: Origin) -> dict[str, Any]:
         "effect": origin.effect.value,
         "by": origin.logged.message.get("_by"),
         "reads": [_read(read) for read in origin.reads],
+        "sources": sorted(origin.sources),
     }
 
 
 def _read(read: Read) -> dict[str, Any]:
-    return {"path": read.reference} | (
+    return {"path": read.reference, "sources": sorted(read.sources)} | (
         {} if read.value is MISSING else {"value": shown(read.value, limits.PLACE_PART_BYTES)}
     )

@@ -191,6 +191,7 @@ function origins(run, { provenance, more }, instance) {
     callLink(run, origin),
     quiet([origin.by && `by ${origin.by}`, origin.effect].filter(Boolean).join(", ")),
     tree(origin.value, { open: false, label: origin.path }),
+    origin.sources.length ? quiet(`others wrote to it: ${origin.sources.join(", ")}`) : null,
     origin.reads.length ? wrap("div", "It read ", read(origin)) : null,
   ];
   return [
