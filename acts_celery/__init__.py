@@ -54,6 +54,7 @@ from .worker.runner.rooms import AGENT, WORKER_STEPS, register
 
 if TYPE_CHECKING:
     from acts_celery.protocol.engine.events import CallStatus, Progress
+    from acts_celery.worker.agent.hosted_agents import HostedAgent, host_agent
     from acts_celery.worker.agent.scripted import random_answers
     from acts_celery.worker.broker.attempts import CurrentCall, current_call
     from acts_celery.worker.client.call_results import LogEntry
@@ -128,6 +129,7 @@ __all__ = [
     "ExpressionError",
     "File",
     "HeldAnew",
+    "HostedAgent",
     "IdTaken",
     "InfrastructureError",
     "InstanceDeleted",
@@ -184,6 +186,7 @@ __all__ = [
     "activity",
     "current_call",
     "delegate",
+    "host_agent",
     "local",
     "model",
     "random_answers",
@@ -211,6 +214,7 @@ _HOMES: Final = {
     "Event": "acts_celery.worker.client.progress",
     "ExpressionError": "acts_celery.protocol",
     "File": "acts_celery.worker.client.files",
+    "HostedAgent": "acts_celery.worker.agent.hosted_agents",
     "IdTaken": "acts_celery.worker.client.dispatcher",
     "InvalidAnswer": "acts_celery.worker.registry.models",
     "LocalClient": "acts_celery.worker.local",
@@ -240,6 +244,7 @@ _HOMES: Final = {
     "activity": "acts_celery.worker.registry.activities",
     "current_call": "acts_celery.worker.broker.attempts",
     "delegate": "acts_celery.worker.registry.activities",
+    "host_agent": "acts_celery.worker.agent.hosted_agents",
     "local": "acts_celery.worker.local",
     "model": "acts_celery.worker.registry.activities",
     "random_answers": "acts_celery.worker.agent.scripted",

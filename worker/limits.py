@@ -69,7 +69,9 @@ CLIENTS_CONNECT_SECONDS: Final = 10.0
 CLIENTS_LONGEST_TEXT: Final = 2_000
 """Characters of an error text of a model's server."""
 SERVERS_FAULT: Final = 500
-"""The first HTTP status that is the server's fault."""
+"""The first HTTP status that is the server's fault. Gateways send it for a moment, and some servers for each schema
+that they reject.
+"""
 
 # agent/fitting
 MOST_STRICT: Final = 20
@@ -108,10 +110,6 @@ SCRIPTED_DEPTH: Final = 8
 """The deepest level of a random value that is not plain."""
 
 # agent/sdk_model
-MAY_PASS: Final = 500
-"""The first HTTP status that may pass: gateways send it for a moment, and some servers for each schema that they
-reject.
-"""
 ORIGIN_DIGITS: Final = 16
 """The hexadecimal digits of the name under which the log has a model's own data."""
 OWN_SHARE: Final = 4
@@ -120,6 +118,10 @@ SDK_MODEL_LONGEST_REASON: Final = 300
 """The characters of a refusal that a finding quotes."""
 SDK_MODEL_LONGEST_NAME: Final = 200
 """The longest name that a model may give itself."""
+
+# agent/hosted_agents
+HOSTED_STEPS: Final = 1_000
+"""The steps of a hosted agent, unless its request names another number."""
 
 # agent/ticks
 MOST_SHOWN: Final = 3

@@ -218,7 +218,7 @@ def test_all_that_is_read_of_a_run_can_be_written_as_json(client: LocalClient) -
     assert [event.to_dict() for event in late] == events[events.index(failed) + 1 :], "also where it began before"
     entries = [json.loads(json.dumps(entry.to_dict())) for entry in run.log(audit=True, every=True)]
     assert {"Ann", "Bad"} <= {entry["instance"] for entry in entries}
-    made = {"Answer", "Done", "File", "Message", "Output"}
+    made = {"Answer", "Done", "File", "HostedAgent", "Message", "Output"}
     """What programs make, and do not read."""
     records = {name: one for name in acts_celery.__all__ if dataclasses.is_dataclass(one := getattr(acts_celery, name))}
     assert made == {name for name, one in records.items() if not hasattr(one, "to_dict")}

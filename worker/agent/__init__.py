@@ -13,6 +13,8 @@
 `sdk_model`           models behind a provider's SDK
 `dialects`            OpenAI's Chat Completions and Anthropic's Messages
 `pydantic_models`     models of other providers, through pydantic-ai
+`hosted_agents`       agents of other frameworks, whose steps are calls of a run
+`agent_frameworks`    pydantic-ai, the OpenAI Agents SDK, LangGraph: where the steps of their agents are
 `prices`              known models: limits and prices
 `scripted`            models for tests: scripts, recordings, fakes
 """

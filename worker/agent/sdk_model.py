@@ -325,7 +325,7 @@ class EndpointModel(Model):
                 if named := self._named_in(error) - without:
                     without |= named
                     continue
-                if error.status == limits.MAY_PASS and not sent.is_plain and not was_repeated:
+                if error.status == limits.SERVERS_FAULT and not sent.is_plain and not was_repeated:
                     was_repeated = True
                     continue
                 reason = str(error)[: limits.SDK_MODEL_LONGEST_REASON]
