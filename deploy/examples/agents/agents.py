@@ -1,4 +1,4 @@
-"""What the agents of the examples can do. Nothing is fetched: a small shop's data stands here."""
+"""What the agents of the examples can do. Nothing is fetched: a small shop's data is here."""
 
 import asyncio
 from typing import Any

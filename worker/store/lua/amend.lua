@@ -20,8 +20,8 @@
 --                lanes or ""), added (how many calls), gathers (pairs of a new gather call and the number of lanes in which
 --                it waits)
 --        undo    lane, undone (calls that have ended, or are held), keeping (those of them of which only the elements that
---                failed are carried out again, or nil), stale (calls, or nil), detail (who has it so, msgpack), record (or
---                ""), parts (the elements to be carried out again, see commit.lua, or nil), withdrawn (those of all
+--                failed run again, or nil), stale (calls, or nil), detail (who has it so, msgpack), record (or
+--                ""), parts (the elements that run again, see commit.lua, or nil), withdrawn (those of all
 --                these that were sent and forgotten, but for calls whose elements were), given (outcomes given by hand:
 --                {call, status, detail, messages}), unsettled (gather calls that have something to wait for in the lane
 --                again; see `guard`)
@@ -76,7 +76,7 @@ local function amend_lane()
     redis.call('RPUSH', backlog, request.lane)
 end
 
--- A lane of which calls are carried out again, or are given outcomes by hand, and of which others are stale (SPEC R11.8).
+-- A lane with calls that run again, or are given outcomes by hand, and with others that are stale (SPEC R11.8).
 
 local function among(calls)
     local found = {}

@@ -22,7 +22,7 @@ if not status or (request.born or run[6]) ~= run[6] then
 end
 local known = redis.call('HMGET', lanes, lane, '')
 local last, open = read_lane(known[1])
--- Whether the caller takes calls for ended that are carried out again: what it would begin may rest on them.
+-- Whether the caller takes calls for ended that run again: what it would begin may rest on them.
 local is_outdated = run[5] and is_before(request.seen, run[5])
 local fresh = last == request.seen and (request.status or status) == status
 local was_open, was_last = open, last
@@ -66,7 +66,7 @@ look_up(request.children)
 
 -- Outcomes: each is appended once, and counted; the run ends with its last call.
 --
--- Request: outcomes: {call, element and of (where it is that of an element, which one and of which call; the call itself
+-- Request: outcomes: {call, element and of (for an element's outcome, which one and of which call; the call itself
 --          ends by an outcome of its own, and that alone is counted), status, detail (msgpack or ""), missed (the promised
 --          places that it had to do without, or ""), wakes (parked lanes), decided (whether nobody has carried it out),
 --          messages (each msgpack), task and queue (of what is sent and forgotten; else ""), code (who has
@@ -114,7 +114,7 @@ local function append(outcome)
     end
 end
 
--- Whether the driver has known of the execution that a call has begun. One that takes a call for ended that is carried out
+-- Whether the driver has known of the execution that a call has begun. One that takes a call for ended that runs
 -- again knows of what it has begun itself, of child runs, and of what was sent before; the others' results come again.
 local function is_known(entry)
     local kind, _, _, holder = read_condition(entry)
@@ -332,9 +332,9 @@ for i, claim in ipairs(request.claims) do
     end
 end
 
--- Calls that are to wait for a person or a moment (see `decide` in run.lua), or that are carried out for each element.
+-- Calls that are to wait for a person or a moment (see `decide` in run.lua), or that run for each element.
 --
--- Request: holds: {call, snapshot (msgpack), elements (for so many it is carried out; 0 where it waits), ends (the moment
+-- Request: holds: {call, snapshot (msgpack), elements (for so many it runs; 0 where it waits), ends (the moment
 --          in ms that it waits for, where it waits for no person), begun (the attempt at it whose end is not known, where that
 --          is why it waits; 0 where none is known; else nil)}, tells
 --          (whether there is a web hook to be called for what is held)

@@ -1,4 +1,4 @@
--- Functions of all scripts that touch no key: the server's time, and what stands in the fields of a run's hashes.
+-- Functions of all scripts that touch no key: the server's time, and what is in the fields of a run's hashes.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000) -- in ms
@@ -91,7 +91,7 @@ local function is_between(kind, attempt)
     return (kind == 'retry' or kind == 'decided') and attempt > 0
 end
 
--- Whether a number is that of an element, and not of a call (see protocol/calls/call.py): those are not counted.
+-- Whether a number is an element's, and not a call's (see protocol/calls/call.py): those are not counted.
 local function is_element(call)
     return tonumber(call) >= 10000000
 end

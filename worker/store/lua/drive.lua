@@ -8,7 +8,7 @@
 -- USES: run
 -- Request: lane, most (how often it may be driven), reason (of the run's end if that is exceeded), format (of runs that
 --          this version reads: no lane of another counts, since it is not driven), redelivered (the broker has said that the
---          worker was lost: the task's mark is that of the drive before)
+--          worker was lost: the task has the mark of the drive before)
 -- Answer: is_driven, is_over (it is not, since the run is over, perhaps by this, or gone), format (of the run; nil where it
 --         is gone)
 

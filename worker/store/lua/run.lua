@@ -44,7 +44,7 @@ local function end_status()
     return (counts or output_fault or missed or loop_fault) and 'failed' or 'completed'
 end
 
--- End a run under way as it stands, whatever is at work: it has exceeded a limit. Returns its status.
+-- End a run under way as it is, whatever is at work: it has exceeded a limit. Returns its status.
 local function exceed(reason)
     redis.call('HSET', state, 'exceeded', reason)
     change_status('failed', nil, reason)
@@ -159,7 +159,7 @@ local function take_out(member)
     return redis.call('HDEL', outbox, member) == 1
 end
 
--- It is to be carried out again, and counts no more: what was sent before is not looked after any longer.
+-- It runs again, and what was sent before counts no more: nobody looks after that.
 local function withdraw_from_background(member)
     take_out(member)
     redis.call('SREM', dead_calls, member)

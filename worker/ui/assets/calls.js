@@ -78,7 +78,7 @@ function callFacts(run, call) {
     call.note && "a note",
   ].filter(Boolean);
   return facts({
-    "carried out by": KINDS[call.kind] ?? call.kind,
+    "run by": KINDS[call.kind] ?? call.kind,
     tick: call.tick,
     "": marks.length ? marks.join(", ") : null,
     writes: paths(run, call.writes),
