@@ -150,7 +150,7 @@ def answer(run: Run, call: int | str, value: Any, *, shown: str | None = None, b
     return {"id": run.answer(call, value, by=by, shown=shown)}
 
 
-@_action("decide", "Say how a call has ended whose end is not known.", served="call outcome value reason shown")
+@_action("decide", "Record the outcome of a call whose end is unknown.", served="call outcome value reason shown")
 def settle(
     run: Run,
     call: int | str,

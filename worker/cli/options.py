@@ -300,7 +300,7 @@ class Common:
         "set an address with a password in the environment or in an --env-file [ACTS_BROKER_URL].",
     )
     redis: str | None = option(
-        "--redis", metavar="URL", help="The Redis that holds the log, likewise. Default: the broker [ACTS_REDIS_URL]."
+        "--redis", metavar="URL", help="The Redis that holds the log. Default: the broker [ACTS_REDIS_URL]."
     )
     env_file: str | None = option(
         "--env-file",

@@ -469,7 +469,7 @@ class _McpOptions:
     )
 
 
-@click.group(invoke_without_command=True, short_help="This backend as an MCP server; tools of others.")
+@click.group(invoke_without_command=True, short_help="Serve this backend over MCP; tools of MCP servers.")
 @option_group("serving", _McpOptions)
 @common_options
 @click.pass_context

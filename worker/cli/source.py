@@ -52,7 +52,7 @@ class Source:
         "--file",
         metavar="NAME=PATH",
         multiple=True,
-        help="The picture, PDF or text that FILE names so: a part {type: file, file: NAME} of a message; repeatable.",
+        help="The picture, PDF or text for a part {type: file, file: NAME} of a message in FILE; repeatable.",
     )
 
     latent: bool = option(

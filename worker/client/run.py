@@ -551,7 +551,7 @@ class Run(ReadableRun[OutputT]):
         by: str | None = None,
         shown: str | None = None,
     ) -> str:
-        """Say how a call has ended whose end is not known (SPEC R4.11): `done`, with a value as its result, or
+        """Record the outcome of a call whose end is unknown (SPEC R4.11): `done`, with a value as its result, or
         `failed`, for a reason; or have it begin `again`. Otherwise like `approve`.
         """
 
