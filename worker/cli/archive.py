@@ -111,9 +111,10 @@ def export(
     With --script the file is one for ACTS_MODEL=scripted:FILE.json: the same request then has the same answers.
 
     With --plan the file is a submission of one plan message, which runs once for each instance: give other data with
-    `acts run FILE --context ROWS.jsonl`. A global call of RUN is one of each instance there, which is said.
+    `acts run FILE --context ROWS.jsonl`. A global call of RUN becomes one for each
+    instance, and a line on stderr says so.
 
-    Of many, runs of a version that is not there any more are left out and named.
+    When many runs are written, runs of versions that this one does not read are left out and named.
 
     Exit codes: 0 written, 1 runs were left out, 3 no server, or the file cannot be written, 4 no such run or tick.
     """

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N cases.")
 @click.option(
-    "--repeat", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Each case so often."
+    "--repeat", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Run each case N times."
 )
 @click.option(
     "--concurrency",
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     default=20,
     show_default=True,
     metavar="N",
-    help="So many runs at a time.",
+    help="Runs at a time.",
 )
 @click.option(
     "--timeout",
@@ -57,7 +57,7 @@ def evaluate(
     file: str, models: tuple[str, ...], limit: int | None, *, allow: tuple[str, ...], common: Common, **how: Any
 ) -> int:
     """Run each case of CASES.jsonl (or - for standard input) for each model, and print how many have passed, what that
-    cost and how long a case took. What was not as expected is listed.
+    cost and how long a case took. Lists what was not as expected.
 
     A line is {"name": TEXT, "submission": {…}, "expect": …}; expect is {"value": …}, {"schema": {…}}, or {"function":
     NAME}, a function of a module of --activities that is called with the output, or with the output and the result, and

@@ -417,10 +417,9 @@ def _untrusted(doubt: Mapping[str, Any]) -> str:
 def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...], *, common: Common) -> None:
     """Show the messages, schema and settings of FILE's request (or - for standard input), without asking a model.
 
-    A solution in FILE is ignored. Without a schema in FILE the only output is null. With --tick give a run: what its
-    loop asked in that tick is shown. With --call the calls of FILE count: of a latent call, or one whose delegate is a
-    model, what it would be asked is shown, in the first instance that it runs in. What is not known yet is shown as a
-    reference.
+    A solution in FILE is ignored. Without a schema in FILE the only output is null. With --tick, give a RUN: it shows
+    what the loop asked in that tick. With --call, it shows what a latent call of FILE, or a call of a delegate that is
+    a model, would ask in its first instance, with references for what is not known yet.
 
     Exit codes: 0 shown, 2 FILE is not valid, 3 no server, 4 no such run or tick.
     """

@@ -185,7 +185,7 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
     --all also lists calls without a message: sent and forgotten, skipped, and notes of a model (latent calls without an
     output path). --failed and --tool choose by the call that wrote a message; --quiet prints how many there are.
 
-    --audit prints who did what to the run instead; who has shown a token is marked as authenticated.
+    --audit prints who did what to the run instead; actions with a token are marked as authenticated.
 
     Exit codes: 0 found, also where the run failed, 3 no server, 4 no such run or instance.
     """

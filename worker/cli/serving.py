@@ -181,7 +181,7 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> None:
     """Serve the pages of all runs until Ctrl-C, and print the link that opens them.
 
     The link has a new token at each start, which may read. ACTS_UI_TOKENS says instead who may enter with which token
-    and with which rights; a host that others reach takes that. With --json it prints one line: {"url": …, "host": …,
+    and with which rights; a host that others reach needs it. With --json it prints one line: {"url": …, "host": …,
     "port": …, "pid": …}.
 
     Exit codes: 0 stopped, 2 bad settings, 3 no server, the port is in use, or the extra `ui` is missing.
@@ -234,7 +234,7 @@ def _tell_rights(made: AccessToken | None) -> None:
 def trace(run: str, *, common: Common) -> None:
     """Export RUN and its child runs as a trace, by OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_ENDPOINT …).
 
-    Of a run that is under way the calls that have ended are exported, and not yet the run itself.
+    For a run under way, it exports the calls that have ended, and not yet the run itself.
 
     Exit codes: 0 exported, 2 bad settings, 3 no server, or the spans are not taken, 4 no such run.
     """
@@ -254,7 +254,7 @@ def trace(run: str, *, common: Common) -> None:
 def traces(follow: bool, *, common: Common) -> None:
     """Export every run that has ended and was not exported yet, by OpenTelemetry's own variables.
 
-    With --follow it goes on until it is stopped. One that is started again goes on where it was. Run one of them.
+    With --follow it runs until you stop it. Started again, it continues where it was. Run only one.
 
     Exit codes: 0 exported, or stopped, 2 bad settings, 3 no server, or the spans are not taken.
     """
@@ -478,7 +478,7 @@ def mcp(ctx: click.Context, *, serving: _McpOptions, common: Common) -> None:
     and explain runs; with --write they also submit, approve and cancel.
 
     With --http it serves many clients, at /mcp of the address that is printed, until Ctrl-C. ACTS_MCP_TOKENS says who
-    may enter with which token and with which rights; a host that others reach takes that. Without it a new token is
+    may enter with which token and with which rights; a host that others reach needs it. Without it a new token is
     printed at each start. With --json that is one line: {"url": …, "token": …, "host": …, "port": …, "pid": …}.
 
     With a command: the tools of MCP servers that workers run (ACTS_MCP).
