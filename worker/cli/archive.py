@@ -179,7 +179,7 @@ def _export_many(folder: Path, chosen: ChosenRuns, common: Common) -> int:
 def import_(file: str, *, common: Common) -> None:
     """Read the run in FILE (or - for standard input) back under its id, and print the id. It can be shown and forked.
 
-    Exit codes: 0 imported, 2 FILE is none, or the run is here already, 3 no server.
+    Exit codes: 0 imported, 2 FILE is no export, or the run is here already, 3 no server.
     """
     with common.documented():
         common.settings().require_redis()

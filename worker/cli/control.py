@@ -269,7 +269,7 @@ def show(id_: str, *, common: Common) -> None:
 
 @command("Send calls again, with all their attempts.", into=dead)
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all", "is_all", is_flag=True, help="Every one there is.")
+@click.option("--all", "is_all", is_flag=True, help="All dead letters.")
 def resend(ids: tuple[str, ...], is_all: bool, *, common: Common) -> None:
     """Send calls again, with all their attempts. A running instance worker does so within a second or two.
 
@@ -280,7 +280,7 @@ def resend(ids: tuple[str, ...], is_all: bool, *, common: Common) -> None:
 
 @command("Delete dead letters for good.", into=dead)
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all", "is_all", is_flag=True, help="Every one there is.")
+@click.option("--all", "is_all", is_flag=True, help="All dead letters.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask. On a terminal --all asks first.")
 def drop(ids: tuple[str, ...], is_all: bool, yes: bool, *, common: Common) -> None:
     """Delete dead letters for good.
@@ -380,7 +380,7 @@ class DeleteOptions:
 @click.argument("run", metavar="[RUN]", required=False)
 @chosen_options
 @option_group("of_one", DeleteOptions)
-@click.option("--free", type=SIZE, metavar="SIZE", help="Only as many as take so much memory: 500MB.")
+@click.option("--free", type=SIZE, metavar="SIZE", help="Only as many as hold this much memory: 500MB.")
 @click.option("--largest", is_flag=True, help="The largest first, not those that ended first.")
 @click.option("--yes", "-y", is_flag=True, help="Delete them. Without it many runs are only listed.")
 def delete(

@@ -538,7 +538,7 @@ class ChosenRuns:
     """The options that choose runs."""
 
     older_than: float | None = option(
-        "--older-than", type=DURATION, metavar="TIME", help="Runs that ended so long ago: 30d, 12h, 15m."
+        "--older-than", type=DURATION, metavar="TIME", help="Runs that ended at least this long ago: 30d, 12h, 15m."
     )
     status: str | None = option(
         "--status", type=click.Choice(("completed", "failed", "cancelled")), help="Runs that ended with this status."
