@@ -372,7 +372,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         "acts_celery.worker.agent.pydantic_models.find_spec", lambda name: None if name == "pydantic_ai" else find(name)
     )
-    with pytest.raises(WorkerError, match=r"acts-celery\[pydantic-ai\]"):
+    with pytest.raises(WorkerError, match=r"\[pydantic-ai\]"):
         make_model(ConfiguredModel(model="pydantic-ai:google:g"), Registry(), on_thread, Bounds(10_000, 4))
 
 

@@ -995,5 +995,5 @@ def test_r14_a_hook_without_what_sends_its_requests_says_which_extra_has_it(
     hook = {"hold_webhook_url": "https://example.org/", "hold_webhook_secret": SECRET}
     settings = settings_apart(server, "hookless", **hook)
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with connect(settings) as redis, pytest.raises(WorkerError, match=r"acts-celery\[hooks\]"):
+    with connect(settings) as redis, pytest.raises(WorkerError, match=r"\[hooks\]"):
         HoldHook(redis, settings)

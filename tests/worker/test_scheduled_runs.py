@@ -62,6 +62,8 @@ def test_its_instances_are_scheduled_as_well(backend: Backend) -> None:
     run = backend.client.submit(plan, at=FAR)
     assert dict(run.result().instance_status) == {"①": "scheduled"}
     assert "1 instance: 1 scheduled" in command(backend, "status", run.id).stdout
+    run.cancel()
+    assert backend.wait(run.id).status == "cancelled"
 
 
 def test_it_says_when_it_begins_and_holds_nothing_until_then(backend: Backend) -> None:

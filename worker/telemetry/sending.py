@@ -165,7 +165,7 @@ def _exporter(name: str) -> SpanExporter:
         return made
     raise NothingToExport(
         f"no package that is installed has the exporter {offered} (OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_PROTOCOL): "
-        "acts-celery[otel] brings otlp over http/protobuf"
+        "the extra `otel` brings otlp over http/protobuf"
     )
 
 
