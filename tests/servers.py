@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "worker/test_r4_11_once": "settle",
     "worker/test_r4_12_moments": "move",
     "worker/test_traces": "trace traces",
+    "worker/test_trust_suggestions": "trust",
 }
 """Modules of tests, and the commands of `acts` that they run."""
 MODULES: Final = frozenset({*" ".join(SCRIPTS.values()).split(), *COMMANDS})

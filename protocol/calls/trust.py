@@ -151,6 +151,8 @@ _ALL: Final = "*"
 _RESULT: Final = "untrusted"
 """The name in the operator's file, and of decorators, for what a tool's own `_trust` calls `result`."""
 _OPERATOR_KEYS: Final = ("effects", _RESULT, "content", "once")
+SUGGESTED: Final = "suggested"
+"""The reasons of an entry that a command has written and nobody has accepted."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,9 @@ def operator_problems(value: Any) -> Iterator[Problem]:
             yield Problem(pointer(name), "must be a name, or the beginning of names with one * at the end")
         elif not isinstance(said, Mapping):
             yield Problem(pointer(name), 'must be an object, such as {"effects": true, "untrusted": ["mail"]}')
+        elif SUGGESTED in said:
+            text = "nobody has accepted the entry: read the reasons, correct it and remove this key, or remove it"
+            yield Problem(pointer(name, SUGGESTED), text)
         elif (key := next((key for key in said if key not in _OPERATOR_KEYS), None)) is not None:
             yield Problem(pointer(name, key), f"unknown key {key!r}", UnknownName(str(key), _OPERATOR_KEYS))
         elif not isinstance(said.get("once", True), bool):

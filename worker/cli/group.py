@@ -9,7 +9,7 @@ import click
 from .archive import export, import_
 from .check import check, contracts
 from .control import amend, cancel, dead, delete, fork, move, pause, resume, retry, say, send
-from .doctor import doctor
+from .doctor import doctor, trust
 from .evaluating import evaluate
 from .options import REJECTED, WORDS, Interrupted
 from .output import write_error
@@ -70,7 +70,7 @@ _GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Run": (prompt, evaluate, wait),
     "Look": (runs, explain, held, contracts, ui, trace, traces, export),
     "Steer": (pause, resume, cancel, retry, fork, amend, say, send, approve, answer, reject, settle, move),
-    "Operate": (import_, delete, dead, mcp, metrics, health),
+    "Operate": (import_, delete, dead, mcp, trust, metrics, health),
 }
 """Every command once, under the heading of the help that lists it."""
 for commands in _GROUPS.values():

@@ -8,7 +8,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
@@ -19,13 +19,15 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from ...broker_config import Settings
 from ...protocol.calls.declarations import digest_of, is_workflow, workflow_document
+from ...protocol.calls.meta_properties import RESULT
 from ...protocol.calls.tools import ANONYMOUS, Executor
-from ...protocol.calls.trust import OperatorTrust, operator_problems
+from ...protocol.calls.trust import NOTHING, SUGGESTED, OperatorTrust, ToolTrust, operator_problems
 from ...protocol.errors import Problem, Rejected, Speller, pointer
 from ...protocol.limits import WORKFLOWS
 from ...protocol.messages import TRUST
 from ...protocol.plan.checked_plan import CheckedPlan
 from ...protocol.plan.submission import definition_problems, delegates_called
+from ...protocol.schemas.walk import referred
 from .. import limits
 from ..errors import ActivitiesError, WorkerError
 from ..store.definition import digest_of_plan
@@ -312,3 +314,138 @@ def with_approval(plan: L, settings: Settings, is_approved: Callable[[str], bool
         return plan
     digest = digest_of_plan(plan)
     return replace(plan, is_approved=True) if digest in listed_plans(settings) or is_approved(digest) else plan
+
+
+# Suggestions for that file, each label with its reason, for a person to review (`acts trust suggest`).
+#
+# Names, schemas, annotations of MCP servers and recorded results are hints. So each entry is marked as suggested, and a
+# file with such an entry is refused (see `operator_problems`) until somebody has read it and removed the mark.
+
+_ACTING: Final = re.compile(
+    "add|append|approve|assign|book|buy|cancel|charge|close|commit|confirm|create|delete|deploy|edit|insert"
+    "|invite|merge|move|notify|order|pay|place|post|publish|put|push|refund|reject|remove|rename|reply"
+    "|reschedule|reserve|schedule|send|set|share|start|stop|submit|subscribe|transfer|update|upload|write"
+)
+"""The verbs with which the names of tools begin that change something."""
+_READING: Final = re.compile("browse|check|download|fetch|find|get|list|load|look|open|query|read|search|show|view")
+_FOREIGN: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("mail", "email", "inbox"), "mail"),
+    **dict.fromkeys(("chat", "channel", "message", "dm"), "chat"),
+    **dict.fromkeys(("comment", "review", "rating", "feedback"), "reviews"),
+    **dict.fromkeys(("issue", "ticket", "pull", "request"), "tickets"),
+    **dict.fromkeys(("page", "web", "webpage", "website", "url", "html", "site", "feed"), "web"),
+    **dict.fromkeys(("file", "document", "attachment", "invoice", "bill"), "files"),
+    **dict.fromkeys(("event", "calendar", "meeting"), "calendar"),
+}
+"""The things that others write, as names of tools call them, and the source of each."""
+_OTHERS: Final = re.compile("author|body|comment|content|description|from|message|review|sender|subject|text|title")
+"""The fields of results that others write as a rule."""
+_TEXTS: Final = re.compile("body|comment|message|note|reason|subject|summary|text")
+"""The parameters that are texts for people as a rule."""
+_ID: Final = re.compile(r"(.*_)?id_?|number|uuid")
+_WORD_OF_A_NAME: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+@dataclass(frozen=True)
+class KnownTool:
+    """What is known of a tool."""
+
+    name: str
+    schema: Mapping[str, Any]
+    said: ToolTrust = NOTHING
+    """The trust that its code and the operator have declared."""
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    """The hints of its MCP server."""
+    results: Sequence[Any] = ()
+    """Results of recorded calls."""
+
+    @property
+    def words(self) -> list[str]:
+        """The words of its name, without that of its server."""
+        return [word.lower() for word in _WORD_OF_A_NAME.findall(self.name.rpartition(".")[2])]
+
+    @property
+    def verb(self) -> str:
+        """The word with which its name begins."""
+        return next(iter(self.words), "")
+
+    @property
+    def may_only_read(self) -> bool:
+        """Whether the tool acts only because its MCP server says nothing of that, while its name says that it reads."""
+        is_unsaid = "." in self.name and self.said.effects and self.annotations.get("readOnlyHint") is None
+        return is_unsaid and _READING.fullmatch(self.verb) is not None
+
+    @property
+    def texts(self) -> list[str]:
+        """The parameters that are texts for people, by their names."""
+        properties = self.schema.get("properties", {})
+        return [name for name in properties if _TEXTS.fullmatch(name) and properties[name].get("type") == "string"]
+
+
+def suggestion(tool: KnownTool) -> dict[str, Any]:
+    """The entry for a tool in an operator's file, with its reasons; empty where nothing says anything."""
+    found = dict[str, tuple[Any, str]]()
+    acts = _ACTING.fullmatch(tool.verb) is not None
+    if acts and not tool.said.effects:
+        found["effects"] = True, f"its name begins with {tool.verb!r}: does it change something outside?"
+        if texts := tool.texts:
+            found["content"] = texts, "texts for people, by their names: does no program act on them?"
+    if tool.said.effects and tool.annotations.get("idempotentHint") is False and not tool.said.once:
+        found["once"] = True, "its MCP server says that two calls do more than one (idempotentHint)"
+    if not acts and not tool.said.result and (written := _written(tool)) is not None:
+        found["untrusted"] = written
+    if not found:
+        return {}
+    return {key: value for key, (value, _) in found.items()} | {
+        SUGGESTED: {key: why for key, (_, why) in found.items()}
+    }
+
+
+def _written(tool: KnownTool) -> tuple[Any, str] | None:
+    """The sources of a tool's results, by field where some of these are numbers of the service, and the reason."""
+    fields = dict(_fields(tool))
+    names = {path.rpartition(".")[2] for path in fields}
+    thing = next((word for word in tool.words if word in _FOREIGN or word.removesuffix("s") in _FOREIGN), None)
+    if thing is not None:
+        source, why = _FOREIGN.get(thing) or _FOREIGN[thing.removesuffix("s")], f"its name has {thing!r} in it"
+    elif others := sorted(filter(_OTHERS.fullmatch, names)):
+        source, why = tool.words[-1], f"its results have {', '.join(map(repr, others))}"
+    else:
+        return None
+    own = sorted(path for path, is_number in fields.items() if is_number and _ID.fullmatch(path.rpartition(".")[2]))
+    recorded = f", also in recorded results ({len(tool.results)})" if tool.results else ""
+    why = f"{why}{recorded}: do others write it?"
+    if not own:
+        return [source], why
+    said = f"{why} The service numbers {', '.join(own)}, by the name: can nobody else choose it?"
+    return {**{path: [] for path in own}, "*": [source]}, said
+
+
+def _fields(tool: KnownTool) -> Iterator[tuple[str, bool]]:
+    """The fields of a tool's results as paths, and whether each is a number, by its schema and by recorded results."""
+    whole = tool.schema.get("properties", {}).get(RESULT, {})
+    schema, path = (whole.get("items"), "*.") if whole.get("type") == "array" else (whole, "")
+    if isinstance(schema, Mapping) and "$ref" in schema:
+        schema = referred(schema["$ref"], whole)
+    for name, one in (schema.get("properties") or {}).items() if isinstance(schema, Mapping) else ():
+        yield f"{path}{name}", one.get("type") == "integer"
+    for result in tool.results:
+        elements, path = (result, "*.") if isinstance(result, list) else ([result], "")
+        for element in elements:
+            for name, value in element.items() if isinstance(element, Mapping) else ():
+                yield f"{path}{name}", isinstance(value, int)
+
+
+def known_tools(settings: Settings, known: Registry, results: Mapping[str, Sequence[Any]]) -> Iterator[KnownTool]:
+    """The registered tools, with what is declared of each. Raises `ActivitiesError`."""
+    from .mcp_tools import read_admitted
+
+    operator = operator_trust(settings)
+    hints = {
+        f"{server}.{name}": tool.fields.get("annotations") or {}
+        for server, tools in read_admitted(settings).items()
+        for name, tool in tools.items()
+    }
+    for name, schema in known.schemas().items():
+        said = ToolTrust.together((ToolTrust.read(schema.get(TRUST, {})), operator.of(name)))
+        yield KnownTool(name, schema, said, hints.get(name, {}), results.get(name, ()))
