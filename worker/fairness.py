@@ -257,10 +257,10 @@ class FairSemaphore:
 # Lane admission: lanes of one run leave places of a worker for those of others, also in the queue.
 #
 # A queue is first in, first out, and a run has up to `ACTS_PUBLISH_WINDOW` lanes in it. Where their calls are long,
-# they would take every place of a worker, and whatever comes behind them would wait for their end. So a lane beyond its
-# run's share stands aside in this process' memory until a place is given back; once one has stood there for a while,
-# the worker goes on taking what is behind it. A lane that stands aside is published and not begun: should the process
-# die, the sweep finds it as it finds any such.
+# they would take every place of a worker, and everything behind them would wait for their end. So a lane beyond its
+# run's share is put aside in this process' memory until a place is given back; after a while the worker takes what is
+# behind it in the queue. A lane that is put aside is published and not begun: if the process dies, the sweep finds it
+# like any other.
 
 
 Begin = Callable[[Callable[[], None]], object]
@@ -276,7 +276,7 @@ class _Aside(NamedTuple):
 
 
 class LaneAdmission:
-    """The lanes that a worker has begun, by run, and those that stand aside. `most` is how many places there are."""
+    """The lanes that a worker has begun, by run, and those that it has put aside. `most` is the number of places."""
 
     def __init__(self, most: Callable[[], int], later: Callable[[float, Callable[[], None]], object]) -> None:
         self._later = later
@@ -284,15 +284,15 @@ class LaneAdmission:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more is to be taken: a lane stands aside that may begin soon, or too many do."""
+        """Whether to take nothing more: a lane that was put aside may begin soon, or too many were."""
         now = monotonic()
         may_begin_soon = any(now - lane.since < limits.STUCK_SECONDS for lane in self._places.first_of_each())
         return may_begin_soon or self._places.count_waiting() >= limits.LANES_ASIDE
 
     def take(self, run: str, lane: str | None, begin: Begin, drop: Callable[[], object]) -> None:
-        """Begin a lane, or let it stand aside; one that stands there already is dropped.
+        """Begin a lane, or put it aside; one that was put aside already is dropped.
 
-        Lanes that stand aside are looked at first: a timer for them is lost with a connection to the broker.
+        Lanes that were put aside come first: a timer for them is lost with a connection to the broker.
         """
         self._serve()
         if self._places.take(run):
@@ -304,7 +304,7 @@ class LaneAdmission:
             self._later(limits.STUCK_SECONDS, _nothing)  # the consumer looks again then
 
     def leave(self) -> list[tuple[str, str | None]]:
-        """Remove the lanes that stand aside; returns each with its run."""
+        """Remove the lanes that were put aside; returns each with its run."""
         return [(run, lane.lane) for run, lane in self._places.empty()]
 
     def _begin(self, run: str, begin: Begin) -> None:

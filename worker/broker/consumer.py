@@ -252,7 +252,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         super()._flush_events()
 
     def stop(self) -> None:
-        """Called by Celery when the worker is to end: lanes that stand aside go back to their queue."""
+        """Called by Celery when the worker is to end: lanes that were put aside go back to their queue."""
         super().stop()
         if lanes := self._lanes.leave():
             logger.info("%d lanes that have not begun go back to their queue", len(lanes))

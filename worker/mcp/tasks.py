@@ -1,7 +1,7 @@
 """Runs as tasks of MCP, by its extension `io.modelcontextprotocol/tasks`: a client that has the extension gets a handle
 at once, asks how the run is doing, and lets its user decide on what waits for a person.
 
-The id of a task is the id of its run, and all that a task is stands in the log: any server answers for it.
+The id of a task is the id of its run, and the log has all about it: any server can answer for it.
 """
 
 from __future__ import annotations

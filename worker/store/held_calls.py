@@ -143,7 +143,7 @@ class HeldQuestion:
     """Several held calls that one answer may decide: exactly those that were shown."""
 
     calls: Sequence[HeldCall]
-    """In the order in which they were held, so a call that is held later stands behind those that were shown."""
+    """In the order in which they were held, so a call that is held later comes after those that were shown."""
 
     @property
     def digest(self) -> str:
