@@ -6,6 +6,7 @@ before; a broker that goes away is waited for; nothing of ours needs a result ba
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import sys
@@ -55,6 +56,7 @@ def queue_names(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys((settings.queue_instances, settings.queue_delegates, settings.queue_background)))
 
 
+_OF_PRIORITIES = re.compile(r".*\.priority[369]", re.DOTALL)
 _OF_KOMBU = ("_kombu.", "unacked", "celeryev", "celery.pidbox", "reply.celery.pidbox")
 
 
@@ -65,6 +67,8 @@ def owner_of(name: str, settings: Settings) -> str | None:
             return f"the engine (ACTS_{field.upper()})"
     if name.startswith(f"{settings.key_prefix}:"):
         return "the log, whose keys begin so (ACTS_KEY_PREFIX)"
+    if scheme_of(settings.effective_broker_url or "").startswith("amqp") and _OF_PRIORITIES.fullmatch(name):
+        return "tasks with a priority"
     return "Celery's transport" if name.startswith(_OF_KOMBU) else None
 
 
@@ -72,7 +76,15 @@ def queue(name: str, settings: Settings) -> Queue:
     """Return the durable queue of that name on an exchange of that name, as Celery itself would make it."""
     from kombu import Exchange, Queue
 
-    return Queue(name, Exchange(name, type="direct"), routing_key=name, queue_arguments=_arguments(settings))
+    return Queue(name, Exchange(name, type="direct"), routing_key=name, queue_arguments=_arguments(settings.queue_type))
+
+
+def priority_queue(name: str, band: int, queue_type: str) -> Queue:
+    """Return RabbitMQ's queue for the tasks of a queue whose priority is in this band; `alias` names that queue."""
+    from kombu import Exchange, Queue
+
+    own = f"{name}.priority{band}"
+    return Queue(own, Exchange(""), routing_key=own, queue_arguments=_arguments(queue_type), alias=name)
 
 
 def queues(settings: Settings) -> tuple[Queue, ...]:
@@ -85,12 +97,12 @@ def reports_queue(settings: Settings) -> Queue:
     from kombu import Exchange, Queue
 
     name = settings.queue_reports
-    return Queue(name, Exchange(""), routing_key=name, queue_arguments=_arguments(settings))
+    return Queue(name, Exchange(""), routing_key=name, queue_arguments=_arguments(settings.queue_type))
 
 
-def _arguments(settings: Settings) -> dict[str, str] | None:
+def _arguments(queue_type: str) -> dict[str, str] | None:
     """Arguments that declare a queue at RabbitMQ. A classic queue has none, so existing queues still match."""
-    return {"x-queue-type": settings.queue_type} if settings.queue_type != "classic" else None
+    return {"x-queue-type": queue_type} if queue_type != "classic" else None
 
 
 def routes(settings: Settings) -> dict[str, dict[str, str]]:

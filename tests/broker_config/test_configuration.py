@@ -26,11 +26,13 @@ from acts_celery.broker_config import (
     SettingsError,
     celery_configuration,
     load,
+    priority_queue,
     queue,
     queues,
     reports_queue,
     transport_options,
 )
+from acts_celery.broker_config.configuration import owner_of
 
 ADDRESSES = ["redis://host/0", "rediss://host/0", "redis+socket:///run/s", "sentinel://a:1", "amqp://host//"]
 
@@ -126,9 +128,16 @@ def test_quorum_queues_are_asked_for_everywhere_and_of_a_rabbitmq_alone() -> Non
     with pytest.raises(SettingsError, match="ACTS_QUEUE_TYPE: quorum queues are RabbitMQ's"):
         load(env_file=None, broker_url="redis://localhost", queue_type="quorum")
     settings = load(env_file=None, broker_url="amqp://localhost//", queue_type="quorum")
-    declared = (*queues(settings), reports_queue(settings))
+    declared = (*queues(settings), reports_queue(settings), priority_queue("instances", 9, settings.queue_type))
     assert {queue.queue_arguments["x-queue-type"] for queue in declared} == {"quorum"}
     assert celery_configuration(settings)["task_create_missing_queue_type"] == "quorum"
+
+
+def test_over_rabbitmq_no_activity_may_have_the_queue_of_anothers_priorities() -> None:
+    rabbit, redis = (load(env_file=None, broker_url=url) for url in ("amqp://localhost//", "redis://localhost"))
+    assert priority_queue("mail", 9, "classic").name == "mail.priority9"
+    assert owner_of("mail.priority9", rabbit) == "tasks with a priority"
+    assert owner_of("mail.priority", rabbit) is owner_of("mail.priority9", redis) is None
 
 
 def published(app: Celery, body: Any, *, serializer: str) -> Any:

@@ -18,10 +18,11 @@ from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.telemetry.metrics import QueueMetrics, QueueReader
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
+from tests.worker.test_priorities import overtakes
 
 from .broker_messages import packed, task_body
 from .certificates import OPENSSL, Authority, authority, certificate
-from .rabbitmq import BINARY, kill, rabbitmq_server
+from .rabbitmq import BINARY, control, kill, rabbitmq_server
 from .servers import free_port
 
 pytestmark = pytest.mark.skipif(BINARY is None or OPENSSL is None, reason="there is no rabbitmq-server here")
@@ -94,14 +95,33 @@ def test_a_run_with_every_kind_of_call_completes(rabbit: Rabbit) -> None:
         assert Publisher(make_client_application(instances.settings)).waiting("instances") == 0
 
 
+@pytest.mark.parametrize("tool", ["echo", "echoFar"])
+def test_urgent_runs_overtake_those_that_wait_and_none_starves(rabbit: Rabbit, tool: str) -> None:
+    overtakes(rabbit.backend(f"urgent-{tool}", redis_url=rabbit.redis_url), tool)
+
+
 def test_figures_count_what_lies_in_its_queues(rabbit: Rabbit) -> None:
     backend = rabbit.backend("figures", redis_url=rabbit.redis_url)
     reader = QueueReader(make_client_application(backend.settings), None, "", ["instances", "never.used"])
     before = reader.read()["instances"].tasks
     plan = {"type": "plan", "calls": [{"_tool": "echo", "value": "†state.n", "_outputPath": "†state.a"}]}
-    run = backend.client.submit([plan, *({"type": "state", "_instance": f"n{n}", "n": n} for n in range(30))])
-    assert reader.read() == {"instances": QueueMetrics(before + 30, None), "never.used": QueueMetrics(0, None)}
-    run.cancel()
+    instances = [{"type": "state", "_instance": f"n{n}", "n": n} for n in range(30)]
+    runs = [backend.client.submit([plan, *instances], priority=priority) for priority in (0, 5)]
+    assert reader.read() == {"instances": QueueMetrics(before + 60, None), "never.used": QueueMetrics(0, None)}
+    for run in runs:
+        run.cancel()
+
+
+@pytest.mark.nightly
+def test_a_user_without_the_queues_of_priorities_serves_the_others(rabbit: Rabbit) -> None:
+    own = "^(?!.*[.]priority)"
+    control(rabbit.folder, "add_user", "few", "few")
+    control(rabbit.folder, "set_permissions", "few", own, ".*", own)
+    url = f"amqp://few:few@127.0.0.1:{rabbit.port}//"
+    backend = rabbit.backend("few", url=url, redis_url=rabbit.redis_url)
+    with backend.worker():
+        assert backend.run([ECHO]).status == "completed"
+    assert "tasks with a priority are not taken" in backend.log.read_text()
 
 
 @pytest.mark.nightly
@@ -111,7 +131,7 @@ def test_quorum_queues_carry_the_same_and_outlast_a_killed_worker(rabbit: Rabbit
         quorum = rabbit.backend("quorum", url=url, redis_url=rabbit.redis_url, queue_type="quorum")
         with quorum.worker() as first:
             run = quorum.client.submit(
-                solution={"calls": [{"_tool": "hangOnceFar", "name": "q", "_outputPath": "†data.far"}]}
+                solution={"calls": [{"_tool": "hangOnceFar", "name": "q", "_outputPath": "†data.far"}]}, priority=9
             )
             quorum.meeting.take("hanging:q")
             first.kill()
@@ -137,7 +157,7 @@ def test_a_server_that_ends_and_comes_back_loses_nothing(rabbit: Rabbit, tmp_pat
         url = f"amqp://guest:guest@127.0.0.1:{port}//"
         backend = rabbit.backend(f"ended-{queue_type}", url=url, redis_url=rabbit.redis_url, queue_type=queue_type)
         with backend.worker() as worker:
-            run = backend.client.submit(solution={"calls": calls})
+            run = backend.client.submit(solution={"calls": calls}, priority=6)
             backend.meeting.take(f"at:{queue_type}")
             if queue_type == "classic":  # one of 3.10 loses quorum queues where it is killed soon after they were made
                 kill(tmp_path)

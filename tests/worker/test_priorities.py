@@ -24,18 +24,23 @@ def ends(runs: list[Run[Any]]) -> list[str]:
     return [next(event.id for event in run.follow() if event.is_end) for run in runs]
 
 
-@pytest.mark.parametrize("tool", ["echo", "echoFar"])
-def test_urgent_runs_overtake_those_that_wait_and_none_starves(own: Backend, tool: str) -> None:
-    low = submitted(own, RUNS, 0, tool)
-    high = submitted(own, RUNS, 9, tool)
-    with own.worker("--concurrency", "1"):
+def overtakes(backend: Backend, tool: str) -> None:
+    """Assert that of what waits for one worker the urgent runs end first, but not all of them."""
+    low = submitted(backend, RUNS, 0, tool)
+    high = submitted(backend, RUNS, 9, tool)
+    with backend.worker("--concurrency", "1"):
         for run in (*low, *high):
-            own.wait(run.id)
+            backend.wait(run.id)
     ended = {priority: ends(runs) for priority, runs in ((0, low), (9, high))}
     first = sorted(ended[0] + ended[9])[:RUNS]
     assert len([id_ for id_ in ended[9] if id_ in first]) > RUNS * 3 / 4
     if tool == "echo":  # else results of the lowest priority wait behind lanes of it
         assert min(ended[0]) < max(ended[9]), "those of the lowest priority have their turns"
+
+
+@pytest.mark.parametrize("tool", ["echo", "echoFar"])
+def test_urgent_runs_overtake_those_that_wait_and_none_starves(own: Backend, tool: str) -> None:
+    overtakes(own, tool)
 
 
 def test_a_run_says_its_priority_and_a_wrong_one_is_refused(backend: Backend) -> None:

@@ -36,7 +36,7 @@ from acts_celery.worker.broker import transport
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.consumer import InFlight, Publisher, keep_once
 from acts_celery.worker.broker.messages import TaskMessage, lane_task, pack, unpack
-from acts_celery.worker.broker.queue_order import BANDS, QueueOrder, band_of
+from acts_celery.worker.broker.queue_order import BANDS, BandLines, QueueOrder, band_of
 from acts_celery.worker.broker.transport import BackendConnection, ReportQueue, enveloped
 from acts_celery.worker.limits import IDLE_TURNS, MOST_BYTES_IN_HAND
 from acts_celery.worker.recovery.sweep import Sweeper
@@ -540,6 +540,18 @@ def test_each_band_that_has_messages_has_its_turns_the_higher_the_more(filled: l
     counts = [taken[band] for band in sorted(filled)]
     assert counts == sorted(counts)
     assert min(counts) >= 10
+
+
+def test_of_what_a_worker_has_in_hand_each_band_has_its_turns() -> None:
+    lines = BandLines[object]()
+    for priority in (0, 2, 5, 9) * 20:
+        lines.add(priority, priority)
+    assert Counter(lines.take() for _ in range(15)) == {9: 8, 5: 4, 2: 2, 0: 1}
+    for odd in ("high", -1, None, 2**70):
+        lines.add(odd, odd)
+    left = [lines.take() for _ in range(4 * 20 - 15 + 4)]
+    assert {"high", -1, None, 2**70} < {*left}
+    assert not lines
 
 
 def test_what_is_more_urgent_is_of_no_lower_band() -> None:

@@ -24,12 +24,13 @@ import msgpack
 from celery import Celery, signals
 from celery.exceptions import WorkerShutdown
 from celery.worker.consumer import Consumer
-from kombu.exceptions import ChannelError
+from celery.worker.request import Request
+from kombu.common import ignore_errors
 from kombu.serialization import registry
 from kombu.transport.virtual import QoS
 from redis.exceptions import NoPermissionError
 
-from ...broker_config import EXECUTE_INSTANCE
+from ...broker_config import EXECUTE_INSTANCE, priority_queue
 from ...broker_config.configuration import CONTENT
 from ...protocol import Limits
 from ...protocol.limits import unpacked
@@ -60,17 +61,19 @@ from .messages import (
     pack,
     unpack,
 )
-from .queue_order import band_of
+from .queue_order import PriorityQueues, band_of, consume_priorities
 from .remote_control import COMMAND, refuse_command, restrict
 from .transport import (
     Admission,
     broker_failures,
     enveloped,
+    has_band,
     hide_addresses,
     is_envelope,
     is_from_queue,
     log_one_line_per_task,
     of_connections,
+    queue_length,
     queue_of,
     retry_while_unavailable,
     sent_events,
@@ -197,6 +200,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         runtimes, lanes = options["app"].conf.acts_runtimes, self._lanes  # to look it up takes longest
         self._in_flight = InFlight(lambda: bool(runtimes.is_blocked) or lanes.is_closed)
         self._is_flush_due = self._is_turn_due = False
+        self._priorities: PriorityQueues | None = None
         self._thread = threading.get_ident()
         self._limits = limits_of(options["app"].conf.acts_settings)
         super().__init__(*arguments, **options)
@@ -253,6 +257,8 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
 
     def stop(self) -> None:
         """Called by Celery when the worker is to end: lanes that were put aside go back to their queue."""
+        if self._priorities is not None:
+            ignore_errors(self, self._priorities.cancel)
         super().stop()
         if lanes := self._lanes.leave():
             logger.info("%d lanes that have not begun go back to their queue", len(lanes))
@@ -283,7 +289,22 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
             for task in self._accepted(message, lambda: tasks_of(message)) or ():
                 self._begin(task, partial(self._handled, task, partial(handle, task)))
 
+        if self.connection.transport.driver_type == "amqp":
+            how = {"on_message": on_task_received, "on_decode_error": self.on_decode_error}
+            self._priorities = consume_priorities(self.app, self.connection, **how)
         return on_task_received
+
+    def add_task_queue(self, queue: str, *arguments: Any, **options: Any) -> None:
+        """Called by Celery to consume one more queue."""
+        super().add_task_queue(queue, *arguments, **options)
+        if self._priorities is not None:
+            self._priorities.add(queue)
+
+    def cancel_task_queue(self, queue: str) -> None:
+        """Called by Celery to take no more of a queue."""
+        super().cancel_task_queue(queue)
+        if self._priorities is not None:
+            self._priorities.cancel(queue)
 
     def on_unknown_message(self, body: Any, message: Any) -> None:
         """Called by Celery for a message that is no task."""
@@ -403,6 +424,22 @@ CONSUMER: Final = f"{__name__}:{ValidatingConsumer.__name__}"
 """Where Celery finds it."""
 
 
+class BandRequest(Request):  # type: ignore[misc]  # celery has no types
+    """Celery's request, which acknowledges a message from a queue for priorities when its task begins: else RabbitMQ
+    would send no other one before its end. A task that is lost with its worker is found in the log, as over Redis.
+    """
+
+    def on_accepted(self, pid: int, time_accepted: float) -> None:
+        """Called by the pool when the task begins."""
+        super().on_accepted(pid, time_accepted)
+        if has_band(self.message):
+            self.acknowledge()
+
+
+REQUEST: Final = f"{__name__}:{BandRequest.__name__}"
+"""Where Celery finds it."""
+
+
 # Decoding: what kombu decodes by itself, before anything of ours sees a message, and bounds for it.
 
 _CONTENT_TYPE = "application/x-msgpack"
@@ -480,10 +517,7 @@ class Publisher:
     def waiting(self, queue: str) -> int:
         """The number of tasks in a queue. Raises `InfrastructureError`."""
         with broker_failures("the broker does not answer"), self._app.connection_or_acquire() as connection:
-            try:
-                return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
-            except ChannelError:
-                return 0  # there is no such queue yet
+            return queue_length(connection, queue)
 
     def tell_cancelled(self, key: str) -> None:
         """Tell every worker that the run with that key was cancelled. Raises `InfrastructureError`."""
@@ -531,8 +565,12 @@ class Publisher:
             message.headers[TASKS] = len(task.envelope.parts)
         if message.sent_event is not None:
             message.sent_event["name"] = shown_name(task.task, task.shown)
-        how = {"priority": band_of(task.priority)} if task.priority else {}
-        amqp.send_task_message(producer, task.task, message, queue=task.queue, retry=False, **how)
+        band = band_of(task.priority)
+        how = {"priority": band} if band else {}
+        queue = task.queue
+        if band and producer.connection.transport.driver_type == "amqp":
+            queue = priority_queue(queue, band, self._app.conf.task_create_missing_queue_type)
+        amqp.send_task_message(producer, task.task, message, queue=queue, retry=False, **how)
         if is_told and task.envelope is not None:
             amqp._event_dispatcher.publish_all("task-sent", sent_events(id_, task, task.envelope), producer)
 

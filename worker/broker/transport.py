@@ -50,6 +50,7 @@ from ...broker_config import (
     PROBE,
     SEVERAL,
     Settings,
+    priority_queue,
     reports_queue,
 )
 from ...protocol import Limits
@@ -81,7 +82,7 @@ from .messages import (
     unpack_envelope,
     unpack_report,
 )
-from .queue_order import QueueOrder, band_of
+from .queue_order import BANDS, QueueOrder, band_of
 
 logger = logging.getLogger(__name__)
 
@@ -274,6 +275,7 @@ def _drop(where: str, error: Exception) -> None:
 # belongs to a group, waits or expires: a message that asks Celery for such a thing was not written by us.
 
 _TAKEN_FROM: Final = "taken_from"
+_HAS_BAND: Final = "has_band"
 _NOT_OWN: Final = ("acts.", "celery.")
 """How the names of our tasks and of Celery's begin; an operator's own tasks have other names."""
 _NAMED: Final = ("task", "id")
@@ -295,11 +297,12 @@ class QueueConsumer(KombuConsumer):  # type: ignore[misc]  # kombu has no types
             no_ack = queue.no_ack if no_ack is None else no_ack
             tag = str(self._add_tag(queue, consumer_tag))
             self._active_queue_no_ack[queue.name] = no_ack
-            queue.consume(tag, partial(self._receive_from, queue.name), no_ack=no_ack, nowait=nowait)
+            queue.consume(tag, partial(self._receive_from, queue), no_ack=no_ack, nowait=nowait)
         return tag
 
-    def _receive_from(self, queue: str, message: Any) -> None:
-        message.delivery_info[_TAKEN_FROM] = queue  # what kombu makes a message of ours out of keeps this
+    def _receive_from(self, queue: Any, message: Any) -> None:
+        message.delivery_info[_TAKEN_FROM] = queue.alias or queue.name  # what kombu makes a message of keeps this
+        message.delivery_info[_HAS_BAND] = queue.alias is not None
         self._receive_callback(message)
 
 
@@ -311,6 +314,11 @@ def is_from_queue(message: Any) -> bool:
 def queue_of(message: Any) -> str:
     """The queue that a message was taken from; what else `delivery_info` says of it may be the sender's word."""
     return str(message.delivery_info[_TAKEN_FROM])
+
+
+def has_band(message: Any) -> bool:
+    """Whether a message was taken from a queue for priorities (see `priority_queue`)."""
+    return bool(message.delivery_info.get(_HAS_BAND))
 
 
 class Admission:
@@ -695,7 +703,13 @@ def _taken(queue: Any, most: int) -> Iterator[list[object]]:
 
 
 def queue_length(connection: Any, queue: str) -> int:
-    """Count the messages in a queue; one that was never used does not exist yet."""
+    """Count the messages in a queue, of all priorities; one that was never used does not exist yet."""
+    bands = BANDS[1:] if connection.transport.driver_type == "amqp" else ()
+    names = [queue, *(priority_queue(queue, band, "classic").name for band in bands)]
+    return sum(_messages_in(connection, name) for name in names)
+
+
+def _messages_in(connection: Any, queue: str) -> int:
     with connection.channel() as channel:
         try:
             return int(channel.queue_declare(queue, passive=True).message_count)

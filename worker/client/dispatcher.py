@@ -20,7 +20,6 @@ from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
 from ...broker_config import Settings
-from ...broker_config.addresses import scheme_of
 from ...protocol import Plan, Problem, Rejected
 from ...protocol.calls.call import Call, read_approvals
 from ...protocol.calls.tools import Executor
@@ -286,14 +285,9 @@ class Dispatcher:
         return StartedRun(run, written.since if written.lanes else None, is_new=True)
 
     def _require_priority(self, priority: int) -> None:
-        """Have the sweep look at the bands of priorities. Raises `Rejected` for a priority that there is not, or if the
-        broker has none.
-        """
+        """Have the sweep look at the bands of priorities. Raises `Rejected` for a priority that there is not."""
         if type(priority) is not int or not 0 <= priority <= MOST_URGENT:
             text = f"priority={priority!r:.80} must be a whole number from 0 to {MOST_URGENT}, the most urgent"
-            raise Rejected([Problem("", text)])
-        if scheme_of(self._settings.require_broker()).startswith("amqp"):
-            text = "over RabbitMQ runs have no priorities yet: leave `priority` out, or have Redis for the broker"
             raise Rejected([Problem("", text)])
         ProbeTable(self._redis, self._settings.key_prefix).use_bands()
 

@@ -27,7 +27,7 @@ from ...broker_config.addresses import scheme_of
 from ...protocol import Limits
 from ...protocol.engine.events import Failure
 from ..broker.attempts import Attempt, Result
-from ..broker.consumer import CONSUMER, restrict_decoding
+from ..broker.consumer import CONSUMER, REQUEST, restrict_decoding
 from ..broker.messages import (
     MESSAGE_FORMAT,
     RETURNED,
@@ -282,6 +282,7 @@ def make_application(settings: Settings, registry: Registry, *, verifies_models:
     app.conf.acts_settings = settings
     app.conf.worker_consumer = CONSUMER
     app.amqp.Consumer = QueueConsumer
+    app.Task.Request = REQUEST
     set_up_logs(app, settings)
     app.conf.worker_pool = POOL
     app.steps["worker"].update(

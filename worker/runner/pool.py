@@ -30,6 +30,7 @@ from celery.concurrency.thread import TaskPool
 from click.core import ParameterSource
 
 from ...broker_config import NotConfigured, Settings
+from ..broker.queue_order import BandLines
 from ..errors import ActivitiesError
 from .scheduler import Begin, Ended, traced
 
@@ -52,7 +53,7 @@ class CoroutinePool(TaskPool):  # type: ignore[misc]  # celery has no types
         self._hub: Any = None
         self._runtimes = self.app.conf.acts_runtimes
         self._coroutines: dict[str, tuple[Task, Begin]] = {}
-        self._waiting: deque[_Job] = deque()
+        self._waiting = BandLines[_Job]()
         self._at_work = 0
         self._handed: deque[_Job] = deque()
         """The jobs that the loop has not taken over yet."""
@@ -87,7 +88,8 @@ class CoroutinePool(TaskPool):  # type: ignore[misc]  # celery has no types
         if self._hub is None or name not in self._coroutines:
             return super().on_apply(target, args, kwargs, callback, accept_callback, **options)
         task, begin = self._coroutines[name]
-        self._waiting.append(_Job(task, request, begin, accept_callback, callback))
+        priority = request["delivery_info"]["priority"]
+        self._waiting.add(priority, _Job(task, request, begin, accept_callback, callback))
         self._begin_waiting()
         return None
 
@@ -101,7 +103,7 @@ class CoroutinePool(TaskPool):  # type: ignore[misc]  # celery has no types
     def _begin_waiting(self) -> None:
         """Hand over to the loop what has a place."""
         while self._waiting and self._at_work < self.limit:
-            job = self._waiting.popleft()
+            job = self._waiting.take()
             self._at_work += 1
             job.accepted(os.getpid(), time.monotonic())
             self._handed.append(job)
