@@ -74,7 +74,7 @@ if TYPE_CHECKING:
         Unreachable,
         Usage,
     )
-    from acts_celery.worker.registry.signatures import Content
+    from acts_celery.worker.registry.signatures import Content, Proof
     from acts_celery.worker.store.waiting import DeadLetter, DeadLetters
 
     from .broker_config import BrokerConfigError, NotConfigured, ServerUnavailable, SettingsError
@@ -160,6 +160,7 @@ __all__ = [
     "PlanWaits",
     "Problem",
     "Progress",
+    "Proof",
     "ProtocolError",
     "QueueRefused",
     "RateLimited",
@@ -226,6 +227,7 @@ _HOMES: Final = {
     "OutputError": "acts_celery.protocol",
     "Problem": "acts_celery.protocol",
     "Progress": "acts_celery.protocol.engine.events",
+    "Proof": "acts_celery.worker.registry.signatures",
     "ProtocolError": "acts_celery.protocol",
     "RateLimited": "acts_celery.worker.registry.models",
     "Ref": "acts_celery.worker.client.submitting",

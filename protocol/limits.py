@@ -389,6 +389,14 @@ PINS_FILLED_IN: Final = 1_000
 TOOLS_CHEAP: Final = 100
 """Looks at each part of a call: schemas that take no more cost less than reading the call."""
 
+# calls/trust: hosts
+LONGEST_ADDRESS: Final = 4_096
+LONGEST_HOST: Final = 253
+MOST_HOSTS: Final = 64
+"""Hosts that one declaration names for a parameter."""
+HOSTS_READ: Final = 200_000
+"""Characters of texts in which hosts are looked for."""
+
 # calls/trust
 FEW_VALUES: Final = 16
 

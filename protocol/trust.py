@@ -1,7 +1,7 @@
 """Trust: untrusted data decides nothing that has an effect (SPEC R16).
 
-`Flows` finds the sources of what a call reads and writes, `doubt` why a call may not start, and `Proof` finds both for
-a plan before it runs.
+`Flows` finds the sources of what a call reads and writes, `doubt` why a call may not start, and `TrustProof` finds both
+for a plan before it runs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any, Final, Protocol
 from .calls.call import Call
 from .calls.tools import Executor
 from .calls.trust import NOTHING as UNSAID
-from .calls.trust import ToolTrust
+from .calls.trust import ToolTrust, hosts_named, is_of_people, lead_to
 from .errors import segments
 from .messages import ERROR, Message, is_promise
 from .paths import MISSING
 from .plan.graph import Graph, Readers, sees
 from .references import Expression, Reference
+from .state.fold import Fold
 from .state.labels import (
     KEEPING,
     TRUSTED,
@@ -317,12 +318,42 @@ class Doubt:
         return cls(frozenset(said["chosen"]), given, {label: tuple(calls) for label, calls in said["ways"].items()})
 
 
-def doubt(trust: ToolTrust, flow: Flow) -> Doubt | None:
-    """Why a call may not start, by the trust of its tool and what flows into it; None if it may."""
+def doubt(
+    trust: ToolTrust,
+    flow: Flow,
+    parameters: Mapping[str, Any] | None = None,
+    named: Callable[[], frozenset[str]] = frozenset,
+) -> Doubt | None:
+    """Why a call may not start, by the trust of its tool and what flows into it; None if it may. With its parameters it
+    may also where all its addresses lead to hosts that its tool names, or that `named` gives (SPEC R16.8).
+    """
     if not (flow and trust.effects):
         return None
-    deciding = {name: labels for name, labels in sorted(flow.given.items()) if name not in trust.content}
-    return Doubt(flow.chosen, deciding) if flow.chosen or deciding else None
+    deciding = {name: labels for name, labels in sorted(flow.given.items()) if name not in trust.free}
+    if not (flow.chosen or deciding):
+        return None
+    is_harmless = bool(trust.hosts) and parameters is not None and lead_to(trust.hosts, parameters, named)
+    return None if is_harmless else Doubt(flow.chosen, deciding)
+
+
+def addressing(call: Call, parameters: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The parameters of a call that goes where its addresses lead; None for a model, which goes where it likes."""
+    return parameters if call.runner.executor is Executor.ACTIVITY else None
+
+
+def hosts_said(fold: Fold) -> frozenset[str]:
+    """The hosts that messages without sources name."""
+    texts = [text for text in fold.texts() if is_of_people(text)]
+    return hosts_named((*texts, *(value for kind in fold.kinds() for value in _unlabelled(fold, Reference(kind)))))
+
+
+def _unlabelled(fold: Fold, place: Reference) -> Iterator[Any]:
+    """The value of a kind, or those of its fields to which nobody else wrote."""
+    value = fold.root(place.kind)
+    if not fold.marks(place):
+        yield value
+    elif isinstance(value, dict):
+        yield from (part for key, part in value.items() if not fold.marks(Reference(place.kind, (key,))))
 
 
 def refuses_untrusted(config: Mapping[str, Any]) -> bool:
@@ -383,7 +414,7 @@ class _Marked:
     endorses: bool = False
 
 
-class Proof:
+class TrustProof:
     """The ways from sources to effects in a plan."""
 
     def __init__(
@@ -412,11 +443,24 @@ class Proof:
         of the calls.
         """
         for call in self._calls.values() if self._found else ():
-            found = doubt(self._trust(call), self._found[call.index].flow)
+            found = self._doubt(call)
             for name, labels in found.given.items() if found is not None else ():
                 yield from (self._way(call, name, label) for label in sorted(labels))
             for label in sorted(found.chosen.difference(*found.given.values())) if found is not None else ():
                 yield self._way(call, None, label)
+
+    @property
+    def waived(self) -> Iterator[tuple[Call, str, Labels]]:
+        """Calls with effects that are given what others wrote where that is declared to do no harm: each with the
+        parameter that proves, or that is an address of a host that its tool names, and the sources.
+        """
+        for call in self._calls.values() if self._found else ():
+            trust, flow = self._trust(call), self._found[call.index].flow
+            if not (flow and trust.effects):
+                continue
+            yield from ((call, name, labels) for name, labels in sorted(flow.given.items()) if name in trust.proof)
+            if doubt(trust, flow) is not None and self._doubt(call) is None:
+                yield from ((call, name, flow.read) for name, _ in sorted(trust.hosts))
 
     @property
     def endorsed(self) -> Iterator[tuple[Call, Labels]]:
@@ -425,6 +469,11 @@ class Proof:
             call = self._calls[index]
             if found.flow.read and endorses(call, self._trust(call)):
                 yield call, found.flow.read
+
+    def _doubt(self, call: Call) -> Doubt | None:
+        read = {parameter_at(at) for at, _ in call.reads}
+        written = {name: value for name, value in call.parameters.items() if name not in read}
+        return doubt(self._trust(call), self._found[call.index].flow, addressing(call, written))
 
     def _settle(self) -> None:
         """Update all calls until nothing changes: labels only grow."""

@@ -78,6 +78,7 @@ _ENTRIES: Final = (
     FindingKind("ACT601", "untrusted-parameter", "warning", "R16.5"),
     FindingKind("ACT602", "untrusted-choice", "warning", "R16.5"),
     FindingKind("ACT603", "endorsement", "info", "R16.3"),
+    FindingKind("ACT604", "declared-harmless", "info", "R16.8"),
 )
 CATALOGUE: Final = {entry.code: entry for entry in _ENTRIES}
 """Code -> kind of finding."""

@@ -30,7 +30,7 @@ from ..references import DAGGER, Reference, expression_in
 from ..schemas import conjuncts, excerpt
 from ..schemas.algebra import Algebra, is_empty
 from ..schemas.walk import value_at
-from ..trust import Proof, Way
+from ..trust import TrustProof, Way
 from .findings import Finding, listed, on_call
 
 _TYPES: Final = sorted({*DATA_TYPES, *TEXT_TYPES, "advisor", "meta", "plan", "solution", "tool"})
@@ -524,7 +524,7 @@ def trust_findings(plan: CheckedPlan) -> Iterator[Finding]:
     if not any(trust_.effects for trust_ in plan.trust.values()):
         return
     submission = plan.submission
-    proof = Proof(plan.calls, submission.context, trust, is_template=submission.is_template)
+    proof = TrustProof(plan.calls, submission.context, trust, is_template=submission.is_template)
     ends = "it fails as Untrusted" if plan.refuses_untrusted else "it is held for a person"
     calls = {call.index: call for call in plan.calls}
     for call, labels in proof.endorsed:
@@ -532,6 +532,13 @@ def trust_findings(plan: CheckedPlan) -> Iterator[Finding]:
             why = f"endorses: {call.runner.name!r} reads what others wrote to {label}, and its answer is trusted"
             found = on_call(plan, "ACT603", call, why, "look whether a wrong answer of that delegate would do harm")
             yield replace(found, way={"source": {"label": label}, "effect": None, "way": [call.index]})
+    for call, name, label in ((call, name, label) for call, name, labels in proof.waived for label in sorted(labels)):
+        if name in trust(call).proof:
+            why = f"is given {name!r} from {label}: it proves, and decides nothing else"
+        else:
+            why = f"has no effects where {name!r} leads, a host that is named: {label} may decide on it"
+        found = on_call(plan, "ACT604", call, why, "look whether any value from there would do harm", name)
+        yield replace(found, way={"source": {"label": label}, "effect": call.index, "way": []})
     for way in proof.ways:
         call = calls[way.effect]
         if way.parameter is None:

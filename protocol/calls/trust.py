@@ -4,6 +4,8 @@
 
     "_trust": {"result": {"reviews.*.text": ["reviews"], "*": []}}
 
+    "_trust": {"effects": true, "proof": ["code"], "hosts": {"url": ["shop.example"]}}
+
 Several may speak of one call: the tool that it names, the code that runs it, the operator. Each can only add: what any
 of them says is untrusted is, and what any of them says decides does. A field has the labels that any of them gives it,
 be it by a path or with the whole result.
@@ -11,17 +13,22 @@ be it by a path or with the whole result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from .. import limits
 from ..errors import Problem, UnknownName, pointer
+from ..messages import Message, is_written
+from ..paths import strings
 from ..state.labels import TRUSTED, FieldLabels, Fields, Labels, field_problems, label_problems, with_fields
 
+Hosts = frozenset[tuple[str, frozenset[str]]]
+"""Parameters that are addresses, each with the hosts that are named for it."""
 ENDORSES: Final = "_endorses"
 """With true in an operator's request definition: its answer, of a few values, is trusted (SPEC R16.3)."""
-_KEYS: Final = ("effects", "result", "content")
+_KEYS: Final = ("effects", "result", "content", "proof", "hosts")
 _ALSO: Final = ("endorses", "once")
 """Keys that are declared elsewhere, true or not at all."""
 
@@ -38,6 +45,10 @@ class ToolTrust:
     """Sources of its results by field, where they differ; with a declaration for the whole result among them."""
     content: frozenset[str] = frozenset()
     """The parameters, and scopes, that decide nothing; all others do."""
+    proof: frozenset[str] = field(default=frozenset(), kw_only=True)
+    """Parameters that may come from anybody, since they only complete a call that is trusted itself (SPEC R16.8)."""
+    hosts: Hosts = field(default=frozenset(), kw_only=True)
+    """Parameters that are addresses, with the hosts at which a call has no effects (SPEC R16.8)."""
     endorses: bool = False
     """Whether an operator's delegate gives trusted answers whatever it has read (SPEC R16.3)."""
     once: bool = False
@@ -49,22 +60,35 @@ class ToolTrust:
         if not said:
             return NOTHING
         result, fields = _read_result(said.get("result") or ())
+        content, proof = (frozenset(said.get(key) or ()) for key in ("content", "proof"))
+        hosts = frozenset((name, frozenset(listed)) for name, listed in (said.get("hosts") or {}).items())
         also = (said.get(key) is True for key in _ALSO)
-        return cls(said.get("effects") is True, result, frozenset(said.get("content") or ()), *also, fields=fields)
+        return cls(said.get("effects") is True, result, content, *also, fields=fields, proof=proof, hosts=hosts)
 
     @classmethod
     def together(cls, said: Iterable[ToolTrust]) -> ToolTrust:
-        """Trust of one call from several declarations: a parameter is content only if each declaration with effects
-        lists it.
+        """Trust of one call from several declarations: a parameter decides nothing, and a host is named, only if each
+        declaration with effects says so.
         """
         found = [one for one in said if one]
-        acting = [one.content for one in found if one.effects]
-        content = frozenset.intersection(*acting) if acting else frozenset[str]()
+        acting = [one for one in found if one.effects]
+        free = frozenset[str].intersection(*(one.free for one in acting)) if acting else frozenset[str]()
+        proof = free.intersection(frozenset[str]().union(*(one.proof for one in acting)))
         result = frozenset().union(*(one.result for one in found))
         also = (any(getattr(one, key) for one in found) for key in _ALSO)
         differing = any(one.fields for one in found)
         fields = Fields().union(*(with_fields(one.result, one.fields) for one in found)) if differing else Fields()
-        return cls(bool(acting), result, content, *also, fields=fields) if found else NOTHING
+        hosts = _hosts_of_all([one.hosts for one in acting])
+        return (
+            cls(bool(acting), result, free - proof, *also, fields=fields, proof=proof, hosts=hosts)
+            if found
+            else NOTHING
+        )
+
+    @property
+    def free(self) -> frozenset[str]:
+        """Parameters, and scopes, that may come from anybody."""
+        return self.content | self.proof
 
     def __bool__(self) -> bool:
         return self.effects or bool(self.result) or self.endorses or self.once
@@ -75,12 +99,24 @@ class ToolTrust:
             **({"effects": True} if self.effects else {}),
             **({"result": self._result()} if self.result else {}),
             **({"content": sorted(self.content)} if self.content else {}),
+            **({"proof": sorted(self.proof)} if self.proof else {}),
+            **({"hosts": {name: sorted(listed) for name, listed in sorted(self.hosts)}} if self.hosts else {}),
             **{key: True for key in _ALSO if getattr(self, key)},
         }
 
     def _result(self) -> list[str] | dict[str, list[str]] | list[dict[str, list[str]]]:
         said = sorted((one.to_dict() for one in self.fields), key=repr)
         return said[0] if len(said) == 1 else said or sorted(self.result)
+
+
+def _hosts_of_all(said: Sequence[Hosts]) -> Hosts:
+    """The hosts at which no declaration with effects sees any."""
+    if not all(said):
+        return frozenset()
+    together: dict[str, frozenset[str]] = {}
+    for name, listed in (pair for hosts in said for pair in hosts):
+        together[name] = together[name] & listed if name in together else listed
+    return frozenset(together.items())
 
 
 def _read_result(said: Any) -> tuple[Labels, Fields]:
@@ -134,10 +170,17 @@ def trust_problems(said: Any, *at: str | int) -> Iterator[Problem]:
         elif key == "result":
             problems = field_problems if isinstance(value, Mapping) else label_problems
             yield from problems(value, *at, key)
-        elif key == "content" and not (isinstance(value, list) and all(isinstance(one, str) and one for one in value)):
+        elif key == "hosts":
+            yield from host_problems(value, *at, key)
+        elif key in ("content", "proof") and not _are_names(value):
             yield Problem(pointer(*at, key), "must be a list of names of parameters")
-    if said.get("content") and said.get("effects") is not True:
-        yield Problem(pointer(*at, "content"), 'says what of a call with effects decides nothing: add "effects": true')
+    for key in ("content", "proof", "hosts"):
+        if said.get(key) and said.get("effects") is not True:
+            yield Problem(pointer(*at, key), 'says what of a call with effects decides nothing: add "effects": true')
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) and one for one in value)
 
 
 # Operator: what the operator declares for tools, besides what they declare themselves (SPEC R16.1).
@@ -150,7 +193,7 @@ def trust_problems(said: Any, *at: str | int) -> Iterator[Problem]:
 _ALL: Final = "*"
 _RESULT: Final = "untrusted"
 """The name in the operator's file, and of decorators, for what a tool's own `_trust` calls `result`."""
-_OPERATOR_KEYS: Final = ("effects", _RESULT, "content", "once")
+_OPERATOR_KEYS: Final = ("effects", _RESULT, "content", "proof", "hosts", "once")
 SUGGESTED: Final = "suggested"
 """The reasons of an entry that a command has written and nobody has accepted."""
 
@@ -238,3 +281,87 @@ def _by(name: str, *operators: OperatorTrust) -> Iterator[ToolTrust]:
 
 def _matches(entry: str, name: str) -> bool:
     return name.startswith(entry[:-1]) if entry.endswith(_ALL) else entry == name
+
+
+# Hosts: which server an address leads to (SPEC R16.8).
+#
+# An address is read strictly: one that two programs might read differently leads to no host here. So there are no users
+# (`user@host`), backslashes, percent-escapes or other letters than those of ASCII in it, no numbers in place of names,
+# no trailing dot, no scheme but `http` and `https`, and a host is followed by its port, `/` or nothing. A port that is
+# not the scheme's own is part of the host: `shop.example:8443`.
+
+_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_ADDRESS: Final = re.compile(
+    rf"(?:(?P<scheme>https?)://)?(?P<host>(?:{_LABEL}\.)*(?:[a-z][a-z]+|xn--[a-z0-9-]*[a-z0-9]))"
+    r"(?::(?P<port>[1-9][0-9]{0,4}))?(?:/[!-\[\]-~]*)?",
+    re.IGNORECASE | re.ASCII,
+)
+_PORTS: Final = {"http": "80", "https": "443"}
+_AROUND: Final = ".,;:!?()[]<>\"'"
+
+
+def host_of(address: Any) -> str | None:
+    """The host of an address, in small letters; None if it is none, or might be read as another one."""
+    if not isinstance(address, str) or len(address) > limits.LONGEST_ADDRESS:
+        return None
+    found = _ADDRESS.fullmatch(address)
+    if found is None or len(found["host"]) > limits.LONGEST_HOST:
+        return None
+    scheme, host, port = (found["scheme"] or "").lower(), found["host"].lower(), found["port"]
+    if not scheme and "." not in host:
+        return None
+    return host if port is None or port == _PORTS.get(scheme) else f"{host}:{port}"
+
+
+def lead_to(hosts: Hosts, parameters: Mapping[str, Any], named: Callable[[], frozenset[str]]) -> bool:
+    """Whether all addresses among parameters lead to hosts that are named for them, or that `named` gives."""
+    found = [(_hosts_in(parameters.get(parameter)), listed) for parameter, listed in hosts]
+    if all(led and led <= listed for led, listed in found):
+        return bool(found)
+    return all(None not in led for led, _ in found) and all(led and led <= listed | named() for led, listed in found)
+
+
+def hosts_among(hosts: Hosts, parameters: Mapping[str, Any]) -> frozenset[str]:
+    """The hosts to which addresses among parameters lead."""
+    found = (host for parameter, _ in hosts for host in _hosts_in(parameters.get(parameter)))
+    return frozenset(host for host in found if host is not None)
+
+
+def _hosts_in(value: Any) -> frozenset[str | None]:
+    """The hosts of an address, or of a list of them; one that leads to none is None."""
+    return frozenset(map(host_of, value if isinstance(value, list) else [value]))
+
+
+def host_problems(said: Any, *at: str | int) -> Iterator[Problem]:
+    """Problems of the hosts that a declaration names for parameters."""
+    if not isinstance(said, Mapping):
+        yield Problem(pointer(*at), 'must be an object of parameters, such as {"url": ["shop.example"]}')
+        return
+    for parameter, listed in said.items():
+        if not isinstance(listed, list | tuple) or len(listed) > limits.MOST_HOSTS:
+            text = f'must be a list of at most {limits.MOST_HOSTS} hosts, such as ["shop.example"]'
+            yield Problem(pointer(*at, parameter), text)
+            continue
+        for index, host in enumerate(listed):
+            if host_of(host) != host:
+                text = "is no host: write a name in small letters without a scheme, such as shop.example"
+                yield Problem(
+                    pointer(*at, parameter, index), f"{text}; with a port that is not usual, shop.example:8443"
+                )
+
+
+def hosts_named(values: Iterable[Any]) -> frozenset[str]:
+    """The hosts that texts name, by an address or by the name alone, among other words."""
+    found, left = set[str](), limits.HOSTS_READ
+    for value in values:
+        for _, text in strings(value):
+            if (left := left - len(text)) < 0:
+                return frozenset(found)
+            words = (word.strip(_AROUND) for word in text.split() if "." in word)
+            found.update(host for word in words if (host := host_of(word)) is not None)
+    return frozenset(found)
+
+
+def is_of_people(text: Message) -> bool:
+    """Whether a text of a context was handed in, and is no answer of a model."""
+    return not is_written(text) and text.get("role", "user") in ("user", "system")

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypedDict, Unpack
 
 from ..calls.built_in import UNTIL, chooses, chosen_output, due_ms, moment_ms, unfit_parameters, waits
@@ -25,7 +26,7 @@ from ..calls.call import Approvals, Call, call_of, element_of
 from ..calls.outputs import Alternative, alternative
 from ..calls.tools import Executor
 from ..calls.trust import NOTHING as UNSAID
-from ..calls.trust import ToolTrust, tool_trust_of
+from ..calls.trust import ToolTrust, hosts_among, tool_trust_of
 from ..errors import Conflict, OutputError, Problem, ProtocolError, Unresolved, pointer, some_of
 from ..limits import MOST_NAMED, Limits
 from ..messages import ERROR, TRUST
@@ -40,7 +41,7 @@ from ..schemas.validation import OFFLOADED
 from ..state.fold import Fold
 from ..state.labels import TRUSTED, Labels
 from ..state.scopes import Allowance, Gathered, TooLarge, all_messages, scoped, scoped_messages
-from ..trust import NOTHING, Doubt, Flow, Flows, MarkedValues, doubt
+from ..trust import NOTHING, Doubt, Flow, Flows, MarkedValues, addressing, doubt, hosts_said
 from .call_statuses import CallStatuses, verdict
 from .events import (
     FINAL,
@@ -219,17 +220,20 @@ class Execution(CallStatuses):
         """Trust of a call, by its tool and its code (SPEC R16.1)."""
         return self._config.trust_of(call)
 
-    def undecided_by(self, call: Call) -> Flow:
+    def undecided_by(self, start: Start) -> tuple[Flow, frozenset[str]]:
         """Sources of the untrusted values that a call starts with and that decide nothing by the trust known here; the
-        worker that runs it may know more of its tool (SPEC R16.1). Nothing if a person has approved the call.
+        worker that runs it may know more of its tool (SPEC R16.1). Nothing if a person has approved the call. And the
+        hosts of its addresses that the log names.
         """
-        own = self._calls[call_of(call.index)]
+        own = self._calls[call_of(start.call.index)]
         flow = self._flows.into(own, self._seen(own)) if own.index not in self._rulings else NOTHING
         trust = self._config.trust_of(own) if flow else None
         if trust is None or not trust.effects:
-            return flow
-        given = {name: labels for name, labels in flow.given.items() if name in trust.content}
-        return Flow(TRUSTED, given, TRUSTED.union(*given.values()))
+            return flow, frozenset()
+        if trust.hosts and doubt(trust, flow) is not None:  # it has started, so it has no effects there
+            return flow, hosts_among(trust.hosts, start.parameters) & hosts_said(self._fold)
+        given = {name: labels for name, labels in flow.given.items() if name in trust.free}
+        return Flow(TRUSTED, given, TRUSTED.union(*given.values())), frozenset()
 
     def _marked(self, outcome: Outcome, answered: ToolTrust = UNSAID) -> Outcome:
         """The outcome with the sources of all that it depends on (SPEC R16.2); `answered` names its answer's."""
@@ -341,7 +345,8 @@ class Execution(CallStatuses):
             return self._decide_ruled(call, ruling, date, here)
         own = self._calls[call_of(call.index)]
         is_new = tool_trust_of(self._config.added, own.tool, own.runner.name) and own.index not in self._rulings
-        if is_new and (found := self._doubt(own, self._seen(own))) is not None:  # all of them would have been held
+        given = self._snapshots[own.index].parameters if is_new else {}
+        if is_new and (found := self._doubt(own, self._seen(own), given)) is not None:  # all of them would be held
             return self._outcome(call, Failure(UNTRUSTED, str(found)), date, here)
         parameters = copied(elements.parameters(call.index))
         return self._config.invalid(call, parameters, date) or Start(call, parameters)
@@ -402,17 +407,19 @@ class Execution(CallStatuses):
             return invalid
         if self._config.records(call):
             return Outcome(call.index, Status.SKIPPED, reason=RECORDED)
-        found = self._doubt(call, gathered or self._fold) if self._config.trust else None
+        found = self._doubt(call, gathered or self._fold, parameters) if self._config.trust else None
         if found is not None and self._config.refuses_untrusted:
             return self._outcome(call, Failure(UNTRUSTED, str(found)), date, here)
         if found is not None or self._config.approvals.hold(call):
             return Hold(call, parameters, self._snapshot(call, parameters), found)
         return self._begin(call, parameters, date, here)
 
-    def _doubt(self, call: Call, seen: MarkedValues) -> Doubt | None:
+    def _doubt(self, call: Call, seen: MarkedValues, parameters: Mapping[str, Any]) -> Doubt | None:
         """Why a call may not start by itself, with the ways on which the sources reach it (SPEC R16.4)."""
         trust = self._config.trust_of(call)
-        found = doubt(trust, self._flows.into(call, seen)) if trust.effects else None
+        named = partial(hosts_said, self._fold)
+        flow = self._flows.into(call, seen) if trust.effects else NOTHING
+        found = doubt(trust, flow, addressing(call, parameters), named)
         if found is None:
             return None
         return replace(found, ways={one: self._flows.way(call, one, self._calls) for one in found.labels})

@@ -548,6 +548,12 @@ def judged(text: Any) -> Submission:
     return submission(*calls, tools=tools, delegates=delegates)
 
 
+def confirming(code: Any) -> Submission:
+    """An order that a code completes."""
+    tools = {"fetch": {"_trust": {"result": ["mail"]}}, "pay": {"_trust": {"effects": True, "proof": ["code"]}}}
+    return submission(call("fetch", "†state.mail"), call("pay", "†state.paid", code=code), tools=tools)
+
+
 def outside(**more: Any) -> Submission:
     """A sale, and a look at the same shop."""
     tools = {"sell": {"_trust": {"effects": True}, "_resource": "shop"}, "stock": {"_resource": "shop"}}
@@ -622,6 +628,7 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT601": (paying("†state.mail.iban"), paying("DE01", note="†state.mail.iban")),
     "ACT602": (paying("DE01", note="†state.a"), paying("DE01", note="†state.mail")),
     "ACT603": (judged("†state.mail"), judged("hello")),
+    "ACT604": (confirming("†state.mail.code"), confirming("7")),
 }
 """Code to a submission that gives it, and one that does not."""
 OF_MODELS = ("ACT413",)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Plan, Rejected, check_submission
-from acts_celery.protocol.calls.trust import OperatorTrust, ToolTrust, operator_problems
+from acts_celery.protocol.calls.trust import OperatorTrust, ToolTrust, host_of, operator_problems
 from acts_celery.protocol.engine.events import Start
 from acts_celery.protocol.state.labels import FieldLabels
 
@@ -198,17 +198,198 @@ def test_r16_8_where_a_place_was_written_whole_before_nothing_of_it_is_shown() -
     assert "YAK" not in told_shown(fields, shorter)
 
 
+# A parameter that proves (SPEC R16.8), and named hosts (SPEC R16.8).
+
+LETTER = call("fetch", "†state.r")
+GUARDED: dict[str, Any] = {
+    "fetch": {"_trust": {"result": ["mail"]}},
+    "confirm": {"_trust": {"effects": True, "proof": ["code"]}},
+    "visit": {"_trust": {"effects": True, "hosts": {"url": ["shop.example"]}}},
+}
+TO_SHOP, TO_EVIL = "https://shop.example/a?q=†{state.r.id}", "https://evil.example/"
+
+
+@pytest.mark.parametrize(
+    ("more", "is_held"),
+    [
+        ({"code": "†state.r.id"}, False),
+        ({"code": "no. †{state.r.id}", "order": 1}, False),
+        ({"code": "†state.r.id", "order": "†state.r.id"}, True),
+        ({"code": 1, "order": "†state.r"}, True),
+        ({"code": "†state.r.id", "_scopes": ["†state.r"]}, True),
+    ],
+)
+def test_r16_8_a_parameter_that_proves_completes_a_call_that_is_trusted_itself(more: Any, is_held: bool) -> None:
+    plan = check_submission(submission(LETTER, call("confirm", "†state.c", **more), tools=GUARDED, config=REFUSE))
+    result = Driver(plan, {**FUNCTIONS, "confirm": lambda given, context: 1}).run()
+    assert is_refused(result, 1) is is_held
+    assert ways(plan) == ({1} if is_held else set())
+    proving = [one.pointer for one in plan.findings if one.code == "ACT604"]
+    assert proving == (["/solution/calls/1/code"] if "†" in str(more["code"]) else [])
+
+
+def test_r16_8_a_parameter_proves_and_a_host_is_named_only_if_all_say_so_that_speak_of_effects() -> None:
+    said = [ToolTrust.read(GUARDED["confirm"]["_trust"]), ToolTrust.read(GUARDED["visit"]["_trust"])]
+    content = ToolTrust.read(
+        {"effects": True, "content": ["code", "url"], "hosts": {"url": ["a.example", "shop.example"]}}
+    )
+    together = ToolTrust.together((said[0], content))
+    assert (together.proof, together.content or together.hosts) == (frozenset({"code"}), frozenset())
+    assert ToolTrust.together((said[1], content)).hosts == {("url", frozenset({"shop.example"}))}
+    assert ToolTrust.together((said[1], ToolTrust(result=frozenset({"web"})))).hosts == said[1].hosts
+    for one in (*said, content):
+        assert ToolTrust.read(one.to_dict()) == one
+    activities = {name: {"type": "object", "_trust": {"effects": True}} for name in ("confirm", "visit")}
+    url = "https://shop.example/†{state.r.iban}"
+    calls = call("confirm", "†state.c", code="†state.r.iban"), call("visit", "†state.v", url=url)
+    plan, result = refusing(LETTER, *calls, tools=GUARDED, activities={**activities, "fetch": {}})
+    assert [is_refused(result, index) for index in (1, 2)] == [True, True]
+    assert ways(plan) == {1, 2}
+
+
+NAMED: list[dict[str, Any]] = [
+    {"type": "text", "text": "Go to https://inn.example/rooms, or (pub.example). Mail ann@inbox.example."},
+    {"type": "state", "site": "http://farm.example", "_trust": ["mail"]},
+    {"role": "assistant", "content": "evil.example"},
+]
+
+
+@pytest.mark.parametrize(
+    ("url", "is_held"),
+    [
+        ("https://shop.example/a", False),
+        ("shop.example", False),
+        (["https://shop.example/a", "http://SHOP.example:80/"], False),
+        ("https://inn.example/other", False),
+        ("https://pub.example", False),
+        (["https://shop.example/a", TO_EVIL], True),
+        ([], True),
+        (TO_EVIL, True),
+        ("https://farm.example", True),
+        ("https://inbox.example", True),
+        ("https://www.shop.example/", True),
+        (None, True),
+    ],
+)
+def test_r16_8_an_address_of_a_named_host_makes_no_call_an_effect(url: Any, is_held: bool) -> None:
+    visit = call("visit", "†state.v", url="†state.r")
+    plan = check_submission(submission(LETTER, visit, tools=GUARDED, config=REFUSE, context=NAMED))
+    result = Driver(plan, {"fetch": lambda given, context: url, "visit": lambda given, context: 1}).run()
+    assert is_refused(result, 1) is is_held
+    assert ways(plan) == {1}
+
+
+def test_r16_8_the_check_knows_the_host_of_an_address_that_is_written_down() -> None:
+    for url, is_held in (("https://shop.example/", False), (TO_EVIL, True), (TO_SHOP, True)):
+        visit = call("visit", "†state.v", url=url, depth="†state.r.id")
+        plan = check_submission(submission(LETTER, visit, tools=GUARDED, config=REFUSE))
+        assert ways(plan) == ({1} if is_held else set())
+        assert [one.pointer for one in plan.findings if one.code == "ACT604"] == (
+            [] if is_held else ["/solution/calls/1/url"]
+        )
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://shop.example@evil.example/",
+        "https://shop.example:pw@evil.example/",
+        "https://evil.example\\@shop.example/",
+        "https://shop.example\\.evil.example/",
+        "https://shop.example?@evil.example/",
+        "https://shop.example#@evil.example/",
+        "https://shop.example.",
+        "https://shop.example./",
+        "https://shop%2eexample/",
+        "https://shop.example%00.evil.example/",
+        "https://shop.exam\tple/",
+        "https://shop.example\n",
+        " https://shop.example/",
+        "https://shop.example/ x",
+        "https://ѕhop.example/",
+        "https://shop。example/",
+        "https://[::1]/",
+        "https://[::ffff:1.2.3.4]/",
+        "https://127.0.0.1/",
+        "https://2130706433/",
+        "https://0x7f.1/",
+        "https://shop.example:/",
+        "https://shop.example:99x/",
+        "https:shop.example/",
+        "https:/shop.example/",
+        "https:///shop.example/",
+        "//shop.example/",
+        "ftp://shop.example/",
+        "javascript:shop.example",
+        "file:///shop.example",
+        "https://-shop.example/",
+        "https://shop..example/",
+        "https://shop_.example/",
+        "/shop.example",
+        "localhost",
+        "",
+        7,
+        None,
+    ],
+)
+def test_r16_8_an_address_that_may_be_read_in_two_ways_leads_to_no_host(address: Any) -> None:
+    assert host_of(address) is None
+
+
+def test_r16_8_the_host_of_an_address_is_compared_in_small_letters_with_an_unusual_port() -> None:
+    read = {
+        "https://Shop.Example/a?b=c@d#e": "shop.example",
+        "HTTPS://shop.example:443": "shop.example",
+        "http://shop.example:443/": "shop.example:443",
+        "https://shop.example:8443/": "shop.example:8443",
+        "shop.example:80": "shop.example:80",
+        "http://localhost/": "localhost",
+        "https://xn--hop-7pb.example/": "xn--hop-7pb.example",
+    }
+    assert {address: host_of(address) for address in read} == read
+
+
+@pytest.mark.parametrize(
+    ("said", "where"),
+    [
+        ({"proof": "code", "effects": True}, "/proof"),
+        ({"proof": ["code"]}, "/proof"),
+        ({"hosts": {"url": ["shop.example"]}}, "/hosts"),
+        ({"hosts": ["shop.example"], "effects": True}, "/hosts"),
+        ({"hosts": {"url": "shop.example"}, "effects": True}, "/hosts/url"),
+        ({"hosts": {"url": ["a.example", "https://shop.example"]}, "effects": True}, "/hosts/url/1"),
+        ({"hosts": {"url": ["*.shop.example"]}, "effects": True}, "/hosts/url/0"),
+        ({"hosts": {"url": ["10.0.0.1"]}, "effects": True}, "/hosts/url/0"),
+    ],
+)
+def test_r16_8_proofs_and_hosts_in_another_shape_are_refused(said: Any, where: str) -> None:
+    assert pointers(problems_of(call("pay"), tools={"pay": {"_trust": said}})) == [f"/tools/pay/_trust{where}"]
+    assert pointers([*operator_problems({"pay": said})]) == [f"/pay{where}"]
+
+
 # Laws: R16.5 and R16.6 with all of it drawn at random.
 
 TOOLS: dict[str, Any] = {
     "fetch": {"_trust": {"result": REVIEWS}},
     "list": {"_trust": {"result": {"*.text": ["mail"], "*.*": []}}},
     "act": {"_trust": {"effects": True, "content": ["other"]}},
+    "go": {"_trust": {"effects": True, "proof": ["other"], "hosts": {"value": ["shop.example"]}}},
     "give": {},
     "fail": {},
 }
-PLACES = ["†state.a", "†state.b", "†state.c"]
-PARTS = ["", ".id", ".id", ".id", ".text", ".reviews", ".reviews.0.id", ".reviews.0.text", ".0.id", ".0.text", ".none"]
+PLACES = ["†state.a", "†state.a", "†state.b"]
+PARTS = [
+    "",
+    ".id",
+    ".id",
+    ".id",
+    ".text",
+    ".reviews",
+    ".0.id",
+    ".0.text",
+    ".none",
+    *[".reviews.0.id", ".reviews.0.text"] * 2,
+]
 
 
 @st.composite
@@ -222,17 +403,22 @@ def reads(draw: st.DrawFn) -> str:
 def plans(draw: st.DrawFn) -> dict[str, Any]:
     """A plan whose calls read fields of what others wrote, and some of which have effects."""
     calls: list[dict[str, Any]] = []
-    for number in range(draw(st.integers(2, 6))):
-        kinds = ["fetch", "list", "give", "act", "fail"] if number else ["fetch", "list"]
-        tool = draw(st.sampled_from(kinds))
+    last = draw(st.integers(1, 4))
+    for number in range(last + 1):
+        kinds = ["fetch", "list", "give", "act", "go", "fail"] if number else ["fetch", "list"]
+        tool = draw(st.sampled_from(["act", "act", "go"] if number == last else kinds))
         methods: list[dict[str, Any]] = [{}, {}, {"_outputMethod": "push"}, {"_outputMethod": "merge"}]
-        to = f"†data.x{number}" if tool == "act" else draw(st.sampled_from([*PLACES, *PLACES, "†state.a.reviews"]))
-        more = dict(draw(st.sampled_from(methods))) if tool != "act" else {}
+        to = (
+            f"†data.x{number}"
+            if tool in ("act", "go")
+            else draw(st.sampled_from([*PLACES, *PLACES, "†state.a.reviews"]))
+        )
+        more = dict(draw(st.sampled_from(methods))) if tool not in ("act", "go") else {}
         if number and draw(st.integers(0, 3)):
             more["value"] = draw(reads())
         elif tool == "fetch" and draw(st.booleans()):
             more |= {"value": "†input.n", "_each": "value"}
-        if tool == "act":
+        if tool in ("act", "go"):
             more |= {"other": draw(reads())} if draw(st.booleans()) else {}
             more |= {"_scopes": [draw(st.sampled_from(PLACES)) + ".id"]} if not draw(st.integers(0, 3)) else {}
         elif not draw(st.integers(0, 5)):
@@ -242,6 +428,9 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
     given: list[list[Any]] = [[], [], [held], [{**held, "_trust": ["page"]}]]
     context = [{"type": "input", "n": [1, 2]}, *draw(st.sampled_from(given))]
     return submission(*calls, tools=TOOLS, config=REFUSE, context=context)
+
+
+SHOP_TEXT, EVIL_TEXT = "https://shop.example/", "https://evil.example/"
 
 
 class Watched(Driver):
@@ -254,13 +443,15 @@ class Watched(Driver):
             "fetch": lambda given, context: found,
             "list": lambda given, context: [{"id": 3, "text": text}],
             "act": lambda given, context: given.get("value"),
+            "go": lambda given, context: given.get("value"),
             "give": lambda given, context: given.get("value"),
             "fail": lambda given, context: (_ for _ in ()).throw(ValueError(str(given))),
         }
         super().__init__(plan, functions, **options)
 
     def _start(self, instance: str | None, start: Start) -> None:
-        if start.call.tool == "act":
+        is_visit = start.call.tool == "go" and start.parameters.get("value") == SHOP_TEXT
+        if start.call.tool in ("act", "go") and not is_visit:
             given = {name: value for name, value in start.parameters.items() if name != "other"}
             self.acts.append((start.call.index, given))
         super()._start(instance, start)
@@ -278,14 +469,14 @@ def _checked(value: dict[str, Any]) -> Plan | None:
 def test_r16_5_where_the_check_reports_no_way_no_run_refuses_a_call(value: dict[str, Any], seed: int) -> None:
     if (plan := _checked(value)) is not None:
         for random in (None, Random(seed)):
-            assert set(refused(Watched(plan, "YAK", random=random).run())) <= ways(plan)
+            assert set(refused(Watched(plan, EVIL_TEXT, random=random).run())) <= ways(plan)
 
 
 @law
 @given(plans())
 def test_r16_6_other_values_in_labelled_fields_start_the_same_effects(value: dict[str, Any]) -> None:
     if (plan := _checked(value)) is not None:
-        one, other = Watched(plan, "YAK"), Watched(plan, "EMU")
+        one, other = Watched(plan, SHOP_TEXT), Watched(plan, EVIL_TEXT)
         one.run()
         other.run()
         assert one.acts == other.acts

@@ -232,11 +232,14 @@ class Untrusted:
     """The activity or the delegate."""
     chosen: Labels = TRUSTED
     given: Mapping[str, Labels] = field(default_factory=dict)
+    hosts: frozenset[str] = frozenset()
+    """Hosts of its addresses that the log names (SPEC R16.8)."""
 
     def pack(self) -> dict[str, Any]:
         """The fields of a message."""
         given = {name: sorted(labels) for name, labels in self.given.items()}
-        return {"tool": self.tool, "code": self.code, "chosen": sorted(self.chosen), "given": given}
+        hosts = {"hosts": sorted(self.hosts)} if self.hosts else {}
+        return {"tool": self.tool, "code": self.code, "chosen": sorted(self.chosen), "given": given, **hosts}
 
 
 @dataclass(frozen=True, slots=True)

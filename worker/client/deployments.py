@@ -22,7 +22,7 @@ from ...protocol.calls.trust import tool_trust_of
 from ...protocol.engine.loop import Stage
 from ...protocol.errors import Speller, some_of
 from ...protocol.state.labels import marks_of
-from ...protocol.trust import Proof, Way
+from ...protocol.trust import TrustProof, Way
 from .. import limits
 from ..broker.messages import unpack
 from ..errors import AmbiguousRun, OtherFormat, RunNotFound
@@ -210,9 +210,9 @@ class _Reading:
         return LanePart(instance, lane.fold, calls, above, given, ended, at_work)
 
 
-def _proof(calls: Mapping[int, Call], marked: Sequence[Mapping[str, Any]], said: Trusts) -> Proof:
+def _proof(calls: Mapping[int, Call], marked: Sequence[Mapping[str, Any]], said: Trusts) -> TrustProof:
     """Prove what calls may reach, over all instances at once: what one of them may read, each may."""
-    return Proof(
+    return TrustProof(
         [*calls.values()],
         marked,
         lambda call: tool_trust_of(said, call.tool, call.runner.name),

@@ -453,6 +453,7 @@ class ActivityOptions(RetryOptions, total=False):
 
     effects: bool
     untrusted: Untrusted
+    hosts: Mapping[str, Sequence[str]]
     rate: str
     key: str
     once: bool
@@ -551,7 +552,7 @@ def activity(
 
     def register(function: Any) -> Any:
         made = make_activity(function, name if isinstance(name, str) else None, queue, policy)
-        trust = declared_trust(function, effects=effects, untrusted=untrusted)
+        trust = declared_trust(function, effects=effects, untrusted=untrusted, hosts=options.get("hosts", {}))
         schema = {**made.schema, **trust, **({ONCE: True} if once else {})}
         registry.add_activity(replace(made, schema=schema, given_version=version, settled=settled, undo=undo))
         return function

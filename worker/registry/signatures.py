@@ -230,18 +230,27 @@ class Content:
     """A parameter that decides nothing: `note: Annotated[str, Content]` may come from anybody (SPEC R16.1)."""
 
 
+class Proof:
+    """A parameter that may come from anybody, since it only completes a call that is trusted itself, and decides
+    nothing else: `code: Annotated[str, Proof]` (SPEC R16.8).
+    """
+
+
 Untrusted = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Sources of an activity's results: one, several, or for fields by their paths (SPEC R16.8)."""
 
 
-def declared_trust(function: Callable[..., Any], *, effects: bool, untrusted: Untrusted) -> dict[str, Any]:
+def declared_trust(
+    function: Callable[..., Any], *, effects: bool, untrusted: Untrusted, hosts: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
     """The `_trust` of an activity's schema, empty where nothing is declared. Raises `ActivitiesError`."""
     sources: Any
     if isinstance(untrusted, Mapping):
         sources = {path: _several(one) for path, one in untrusted.items()}
     else:
         sources = _several(untrusted)
-    declared = {"effects": effects, "result": sources, "content": list(_content(function))}
+    marked = {"content": list(_marked(function, Content)), "proof": list(_marked(function, Proof))}
+    declared = {"effects": effects, "result": sources, **marked, "hosts": hosts}
     trust = {name: value for name, value in declared.items() if value}
     if (problem := next(trust_problems(trust), None)) is not None:
         name, *path = segments(problem.pointer) or [TRUST]
@@ -254,13 +263,12 @@ def _several(sources: str | Sequence[str]) -> list[str]:
     return [sources] if isinstance(sources, str) else list(sources)
 
 
-def _content(function: Callable[..., Any]) -> Iterator[str]:
-    """The parameters that are marked as content."""
+def _marked(function: Callable[..., Any], mark: type[Content | Proof]) -> Iterator[str]:
+    """The parameters that are annotated with a mark."""
     try:
         hints = inspect.get_annotations(function, eval_str=True)
     except NameError:
         return  # reading the signature reports it
     for name, hint in hints.items():
-        marks = getattr(hint, "__metadata__", ())
-        if any(mark is Content or isinstance(mark, Content) for mark in marks):
+        if any(one is mark or isinstance(one, mark) for one in getattr(hint, "__metadata__", ())):
             yield name

@@ -161,7 +161,7 @@ class Remote:
             schema=asked.schema,
             config={**most, **config, **about(asked)},
             awaited=not call.is_fire_and_forget,
-            untrusted=_untrusted(call, execution),
+            untrusted=_untrusted(start, execution),
             definition=call.runner.name,
             once=execution.is_once(call),
         )
@@ -220,7 +220,7 @@ class Remote:
         checked under. Raises `Conflict` where a scope cannot be read.
         """
         call, context = start.call, execution.scoped(start.call)
-        name, once, untrusted = call.runner.name, execution.is_once(call), _untrusted(call, execution)
+        name, once, untrusted = call.runner.name, execution.is_once(call), _untrusted(start, execution)
         mark, properties = contracts.get(name, ""), dict(call.properties)
         body = ActivityCall(attempt, name, properties, start.parameters, context, mark, untrusted, once)
         return self._task(EXECUTE_BACKGROUND if call.is_fire_and_forget else EXECUTE_ACTIVITY, body, call)
@@ -301,7 +301,7 @@ class RemoteExecutor:
         if isinstance(activity, Retry):
             return activity
         said = ToolTrust.together((activity.contract.tool.trust, self._operator.of(name)))
-        if (refused := self._refused(message.untrusted, said)) is not None:
+        if (refused := self._refused(message, said)) is not None:
             return refused
         function = activity.bind(message.call, message.parameters, message.context)
         begins_at_once = activity.policy.rate is not None and not activity.is_async  # it is reported as begun
@@ -316,24 +316,23 @@ class RemoteExecutor:
         )
         return _labelled(result, said)
 
-    def _refused(self, untrusted: Untrusted | None, said: ToolTrust = NOTHING) -> Failure | None:
+    def _refused(self, message: ActivityCall | DelegateCall, said: ToolTrust = NOTHING) -> Failure | None:
         """Why a call is not run that the labels of this worker would hold, and those of its run's worker did
         not; `said` is what is known here of its code.
         """
-        if untrusted is None:
+        if (untrusted := message.untrusted) is None:
             return None
-        names = (untrusted.tool, untrusted.code)
-        trust = ToolTrust.together((said, *map(self._operator.of, names)))
-        labels = untrusted.chosen.union(*untrusted.given.values())
-        found = doubt(trust, Flow(untrusted.chosen, untrusted.given, labels))
-        if found is None:
+        trust = ToolTrust.together((said, *map(self._operator.of, (untrusted.tool, untrusted.code))))
+        flow = Flow(untrusted.chosen, untrusted.given, untrusted.chosen.union(*untrusted.given.values()))
+        given = message.parameters if isinstance(message, ActivityCall) else None
+        if (found := doubt(trust, flow, given, lambda: untrusted.hosts)) is None:
             return None
         text = f"{found}; {self._worker} says that {untrusted.code!r} has effects, and the worker of the run does not"
         return Failure(UNTRUSTED, f"{text}: give both the same code and the same ACTS_TRUST, then retry")
 
     async def delegate(self, message: DelegateCall) -> Result:
         """Run a delegate's call: with the registered code, or with the model."""
-        if (refused := self._refused(message.untrusted)) is not None:
+        if (refused := self._refused(message)) is not None:
             return refused
         delegate = self._registry.delegates.get(message.delegate)
         if delegate is not None:
@@ -387,9 +386,10 @@ def _without_message(result: Result) -> Result:
     return result
 
 
-def _untrusted(call: Call, execution: Execution) -> Untrusted | None:
-    flow = execution.undecided_by(call)
-    return Untrusted(call.tool, call.runner.name, flow.chosen, flow.given) if flow.chosen or flow.given else None
+def _untrusted(start: Start, execution: Execution) -> Untrusted | None:
+    (flow, hosts), own = execution.undecided_by(start), start.call
+    said = Untrusted(own.tool, own.runner.name, flow.chosen, flow.given, hosts)
+    return said if said.chosen or said.given else None
 
 
 def _labelled(result: Result, said: ToolTrust) -> Result:
