@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
 
 from ..errors import Conflict, ExpressionError, Problem, Rejected, pointer
 from ..limits import CONTROL, LONGEST_INSTANCE, MOST_LABELS, Limits, has_control_characters, plain
@@ -23,7 +23,7 @@ from ..paths import copied
 from ..references import parse, parse_output_path
 from ..schemas import schema_problem
 from .fold import Fold
-from .labels import field_problems, label_problems
+from .labels import UNMARKED, Marks, field_problems, label_problems, marks_of
 from .operations import NEEDS_A_PATH, Method, written_place
 from .scopes import read_scope, scoped
 
@@ -148,27 +148,62 @@ def _path_problems(text: Any, *at: str | int) -> Iterator[Problem]:
         yield Problem(pointer(*at), str(error))
 
 
-class Context:
-    """An ordered list of messages; nothing is ever edited or removed.
+class Context(Sequence[Message]):
+    """An ordered list of messages, to which more are added. What they come to grows with each, so it costs what is new.
 
     >>> Context([{"type": "state", "user": {"name": "Alex"}}]).resolve("†state.user.name")
     'Alex'
     """
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._forget()
+        for message in messages:
+            self.append(message)
+
+    def _forget(self) -> None:
         self._messages: list[Message] = []
         self._global = Fold()
         self._lanes: dict[str, Fold] = {}
-        for message in messages:
-            self.append(message)
+        self._declaring: list[tuple[int, Message]] = []
+        self._marks = UNMARKED
 
     @classmethod
     def trusted(cls, messages: Iterable[Message]) -> Context:
         """A context of messages that `message_problems` accepts and that stay unchanged: neither checked nor copied."""
+        if isinstance(messages, Context):
+            return messages.copy()
         context = cls()
         for message in messages:
-            context._take(message)
+            context.take(message)
         return context
+
+    @classmethod
+    def of(cls, messages: Iterable[Message]) -> Context:
+        """What such messages come to, to be read only: where they are a context already, that itself."""
+        return messages if isinstance(messages, Context) else cls.trusted(messages)
+
+    def copy(self) -> Context:
+        """A context of the same messages: what is added to one of them is not in the other."""
+        copy = Context()
+        copy._messages, copy._declaring, copy._marks = [*self._messages], [*self._declaring], self._marks
+        copy._global = self._global.copy()
+        copy._lanes = {instance: fold.copy(copy._global) for instance, fold in self._lanes.items()}
+        return copy
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+    @overload
+    def __getitem__(self, at: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Message]: ...
+
+    def __getitem__(self, at: int | slice) -> Message | Sequence[Message]:
+        return self._messages[at]
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -180,22 +215,44 @@ class Context:
         """The instances that occur, in the order they came."""
         return tuple(self._lanes)
 
+    @property
+    def declaring(self) -> Sequence[tuple[int, Message]]:
+        """The messages that have a schema, each with its position."""
+        return self._declaring
+
+    @property
+    def marks(self) -> Marks:
+        """The marks of all messages together."""
+        return self._marks
+
     def append(self, message: Message) -> None:
         """Add a message at the end. Raises `Rejected` where it is malformed."""
         message = plain(message, Limits())
         problems = list(message_problems(message))
         if problems:
             raise Rejected(problems)
-        self._take(copied(message))
+        self.take(copied(message))
 
-    def _take(self, message: Message) -> None:
-        source = _source(len(self._messages))
+    def take(self, message: Message) -> None:
+        """Add a message at the end that `message_problems` accepts and that stays unchanged."""
+        at = len(self._messages)
         self._messages.append(message)
         instance = message.get("_instance")
         if instance is None:
-            self._global.append(message, source)
+            self._global.append(message, _source(at))
         else:
-            self._lane(instance).append(message, source)
+            self._lane(instance).append(message, _source(at))
+        if "schema" in message:
+            self._declaring.append((at, message))
+        if TRUST in message or CHOSEN in message:
+            self._marks |= marks_of(message)
+
+    def replace(self, message: Message, positions: Collection[int]) -> None:
+        """Put a message in the place of those at some positions. It costs as much as reading all of them."""
+        before, left = self._messages, frozenset(positions)
+        self._forget()
+        for at, each in enumerate(before):
+            self.take(message if at in left else each)
 
     def fold(self, instance: str | None = None) -> Fold:
         """The folded values as a reader sees them. An instance that does not occur sees the global ones."""

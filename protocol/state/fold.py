@@ -9,7 +9,7 @@ A reader in an instance sees the instance's operations on top of the global ones
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -36,6 +36,17 @@ class Fold:
         self._texts: list[Message] = []
         self._marked: MarkedPlaces | None = None
 
+    def copy(self, base: Fold | None = None) -> Fold:
+        """A fold of the same values: what is appended to one of them is not in the other. It costs a step for each kind
+        and not for each message. `base` is a copy of its base, where it is not to share that.
+        """
+        copy = Fold(base if base is not None else self._base)
+        copy._kinds = {name: kind.copy(copy._below(name)) for name, kind in self._kinds.items()}
+        copy._schemas, copy._descriptions = dict(self._schemas), dict(self._descriptions)
+        copy._texts = [*self._texts]
+        copy._marked = self._marked.copy() if self._marked is not None else None
+        return copy
+
     def append(self, message: Message, source: str, writer: int | None = None) -> None:
         """Take in the next message of the log; one that carries no data changes no value. `writer` is the call of the
         lane that wrote it.
@@ -60,11 +71,15 @@ class Fold:
         """Take in one operation."""
         name = operation.place.kind
         if name not in self._kinds:
-            # Of errors the own count alone (SPEC R3.1). The kind holds the base, and nothing that leads back to this
-            # fold: so a lane is freed when it is left, and not when Python searches for garbage.
-            below = partial(self._base._kind, name) if self._base is not None and name != ERROR else None
-            self._kinds[name] = Kind(below)
+            self._kinds[name] = Kind(self._below(name))
         self._kinds[name].operations.append(operation)
+
+    def _below(self, name: str) -> Callable[[], Kind | None] | None:
+        """What gives the kind below one of its own: of errors the own count alone (SPEC R3.1). It holds the base, and
+        nothing that leads back to this fold: so a lane is freed when it is left, and not when Python searches for
+        garbage.
+        """
+        return partial(self._base._kind, name) if self._base is not None and name != ERROR else None
 
     def withdraw(self, writers: Container[int | None]) -> None:
         """Fold from now on without what some calls have written: they run again (SPEC R11.8)."""

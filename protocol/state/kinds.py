@@ -127,6 +127,12 @@ class Overlay(dict[str, Any]):
         """Entries that the overlay stores itself."""
         return dict(super().items())
 
+    def beside(self) -> Overlay:
+        """An overlay with the same entries on top of the same object."""
+        overlay = Overlay(self.below)
+        overlay.update(self.own())
+        return overlay
+
     def copy(self) -> dict[str, Any]:
         """A plain object with all entries, which does not change with the one below."""
         return dict(self.items())
@@ -163,6 +169,18 @@ class Kind:
         self._owned: dict[int, Any] = {}
         self._texts: dict[Key, list[Operation]] = {}
         self._above_texts: set[Key] = set()
+
+    def copy(self, below: Callable[[], Kind | None] | None) -> Kind:
+        """A kind of the same value, on top of one that is now as that below this one. It shares all containers, so each
+        of the two copies what it writes to from now on.
+        """
+        copy = Kind(below)
+        copy._root = self.root()
+        copy.operations, copy._applied = [*self.operations], self._applied
+        copy._withdrawals, copy._below_version = self._withdrawals, self._below_version
+        copy._conflicts = self._conflicts.copy()
+        self._owned = {}
+        return copy
 
     @property
     def version(self) -> tuple[int, int]:
@@ -310,6 +328,8 @@ class Kind:
         """The container itself where this kind made it, else one of its own that may be changed in place."""
         if id(container) in self._owned:
             return container
+        if isinstance(container, Overlay):
+            return self._keep(container.beside())
         if isinstance(container, dict) and len(container) > limits.MOST_COPIED and self._below() is not None:
             return self._keep(Overlay(container))
         return self._keep(container.copy())

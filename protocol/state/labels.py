@@ -189,6 +189,8 @@ UNMARKED: Final = Marks()
 class _Place:
     """Marks of one place in a kind; they apply to everything below it."""
 
+    owner: object
+    """The marks that may change it; others that share it change a copy."""
     own: Marks = UNMARKED
     fields: Fields = frozenset()
     """Labels by field of values that were written there."""
@@ -205,7 +207,14 @@ class MarkedPlaces:
     """Marks of the places of a reader's kinds."""
 
     def __init__(self) -> None:
-        self._root = _Place()
+        self._owner = object()
+        self._root = _Place(self._owner)
+
+    def copy(self) -> MarkedPlaces:
+        """Marks that are the same now: what is noted in one of them is not in the other."""
+        copy = MarkedPlaces()
+        copy._root, self._owner = self._root, object()
+        return copy
 
     @property
     def all(self) -> Marks:
@@ -218,11 +227,11 @@ class MarkedPlaces:
             return
         fields = placed(fields_of(message), operation)
         for key in places_marked(message, operation):
-            place = self._root
+            place = self._own_root()
             place.all |= marks
             for name in key:
                 place.deeper |= marks
-                place = place.below.setdefault(name, _Place())
+                place = self._own_place(place, name)
                 place.all |= marks
             place.own |= Marks(chosen=marks.chosen) if fields else marks
             place.fields |= fields
@@ -243,10 +252,25 @@ class MarkedPlaces:
         return found | place.own | place.deeper | of_fields(place.fields, path[len(names) :])
 
     def _at(self, key: Iterable[str]) -> _Place:
-        place = self._root
+        place = self._own_root()
         for name in key:
-            place = place.below.setdefault(name, _Place())
+            place = self._own_place(place, name)
         return place
+
+    def _own_root(self) -> _Place:
+        if self._root.owner is not self._owner:
+            self._root = self._owned(self._root)
+        return self._root
+
+    def _own_place(self, above: _Place, name: str) -> _Place:
+        """A place below one that may be changed, to be changed."""
+        found = above.below.get(name)
+        if found is None or found.owner is not self._owner:
+            found = above.below[name] = self._owned(found) if found is not None else _Place(self._owner)
+        return found
+
+    def _owned(self, place: _Place) -> _Place:
+        return replace(place, owner=self._owner, below=dict(place.below))
 
     def untrusted(self, reference: Reference) -> Labels:
         """Sources that chose the names below a place, if others did."""

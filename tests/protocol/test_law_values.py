@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from acts_celery.protocol import Conflict, Context, Expression, Plan, Reference, Unresolved
+from acts_celery.protocol import Conflict, Context, Expression, Plan, Reference, Unresolved, limits
 from acts_celery.protocol.messages import read_data, render_data
 from acts_celery.protocol.paths import MISSING, lookup, nest, unnest
 from acts_celery.protocol.plan.documents import decode
@@ -350,6 +350,47 @@ def test_an_instances_values_are_its_own_operations_on_top_of_the_global_ones_wh
         afresh.append(message, "message")
     assert shown(mine) == shown(afresh)
     assert shown(shared)[0] == folded(general).snapshot()
+
+
+_labelled_arrivals = st.tuples(_arrivals_instances, st.sampled_from([(), ("mail",), ("web",)]))
+
+
+@given(*[st.lists(_labelled_arrivals, max_size=4)] * 2, st.lists(st.booleans(), min_size=4, max_size=4))
+def test_what_is_added_to_a_copy_of_a_context_is_not_in_the_other(before: Any, after: Any, is_read: list[bool]) -> None:
+    with patch.object(limits, "MOST_COPIED", 1):  # so that objects are overlaid however small they are
+        context, first = Context(map(_marked_and_addressed, before)), [*map(_marked_and_addressed, before)]
+        copies, added = [context, context.copy()], list[list[dict[str, Any]]]([[], []])
+        for number, message in enumerate(map(_marked_and_addressed, after)):
+            copies[number % 2].append(message)
+            added[number % 2].append(message)
+            copies[1] = copies[1].copy()
+            if is_read[number]:
+                _known_of(copies[number % 2])
+        assert [_known_of(copy) for copy in copies] == [_known_of(Context([*first, *more])) for more in added]
+
+
+@given(
+    st.lists(st.tuples(_arrivals_instances, st.sampled_from([(), ("mail",)])), max_size=6), st.sets(st.integers(0, 6))
+)
+def test_what_was_replaced_in_a_context_was_never_there(arrivals: Any, gone: set[int]) -> None:
+    messages = [*map(_marked_and_addressed, arrivals)]
+    context = Context(messages)
+    context.replace({"type": "withdrawn"}, gone)
+    left = [{"type": "withdrawn"} if at in gone else message for at, message in enumerate(messages)]
+    assert _known_of(context) == _known_of(Context(left))
+
+
+def _marked_and_addressed(arrival: Any) -> dict[str, Any]:
+    (name, message), labels = arrival
+    return _addressed(name, {**message, "_trust": [*labels]} if labels else message)
+
+
+def _known_of(context: Context) -> Any:
+    """All that can be learnt of a context, sources included; the order of keys is that in which they were read."""
+    folds = [context.fold(instance) for instance in (None, *INSTANCES)]
+    marks = [[fold.marks(place) for place in PLACES] for fold in folds]
+    said = [[(fold.schema(kind.kind), fold.description(kind.kind)) for kind in _KINDS] for fold in folds]
+    return context.messages, context.marks, [*context.declaring], marks, said, [*map(shown, folds)]
 
 
 # Laws of scopes (SPEC R8): what is given out lies inside the scopes, and what lies inside is given out.
