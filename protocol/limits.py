@@ -422,6 +422,10 @@ LOOP_REPEATS: Final = 3
 """Consecutive ticks with the same calls and results that end a loop: it makes no progress."""
 MAX_OUTPUT_TOKENS: Final = 4_096
 """Output tokens of a request whose `config` sets none: the limit is always sent (SPEC R13.3)."""
+QUOTES_LEAST_CHARACTERS: Final = 200
+"""Characters from which on a text that the log holds is named in a request instead of written once more."""
+QUOTES_MOST: Final = 64
+"""Parts of the log that one request names."""
 
 # engine/outcomes
 OUTCOMES_NAMED: Final = 10

@@ -84,8 +84,6 @@ FITTING_MOST_NAMED: Final = 10
 # agent/loop_log
 LOOP_LOG_SMALL_BYTES: Final = 10_000
 """Bytes of an answer up to which it is read on the event loop, in some milliseconds."""
-LOG_BYTES_PER_BYTE: Final = 20
-"""Bytes of a log that fold in the time in which one byte of an answer is read."""
 
 # agent/model_calls
 SHOWN_CHARACTERS: Final = 500

@@ -128,7 +128,7 @@ class Cost:
 
     @classmethod
     def total(cls, costs: Iterable[Cost]) -> Cost:
-        """Add up costs, also those of a thousand ticks at every step of a loop."""
+        """Add up costs."""
         parts = [*map(_PARTS, costs)]
         return cls(*map(sum, zip(*parts, strict=True)))
 

@@ -6,14 +6,18 @@ the log has come to, `TRANSITIONS` what may come next; what it may spend is in `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..errors import ProtocolError
-from ..limits import LOOP_REPEATS, MAX_OUTPUT_TOKENS
+from ..errors import ProtocolError, json_text
+from ..limits import LOOP_REPEATS, MAX_OUTPUT_TOKENS, QUOTES_LEAST_CHARACTERS, QUOTES_MOST
+from ..messages import Message
+from ..paths import MISSING, lookup
+from ..state.operations import read_operation
+from ..templates import escaped
 from .costs import CURRENCY, Cost, Estimate, dollars_of, nanodollars
 
 # What can happen to a loop, as one event each (SPEC R13.1, R13.5): `Loop.apply` says what each of them means.
@@ -55,6 +59,8 @@ class RequestRecorded:
     repeats: Mapping[str, Any] | None = None
     """Result of the tick before, as a `digest`, and how many `times` it came in a row; None if that tick had no calls.
     """
+    quotes: Sequence[tuple[int, Sequence[Any]]] = ()
+    """Contents of messages that name what the log holds instead of writing it once more (see `quoted`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +285,9 @@ class Loop:
     _before_end: Stage = Stage.NEW
     _delegated: Cost = _FREE
     _delegated_calls: int = 0
+    _closed: Cost = _FREE
+    """Cost of the ticks before the current one."""
+    _closed_calls: int = 0
 
     @property
     def tick(self) -> Tick:
@@ -303,7 +312,7 @@ class Loop:
     @property
     def cost(self) -> Cost:
         """Cost of the ticks, and of the models that their calls have asked."""
-        return Cost.total((self._delegated, *(tick.cost for tick in self.ticks)))
+        return self._delegated + self.own_cost
 
     @property
     def open_cost(self) -> Cost:
@@ -318,7 +327,7 @@ class Loop:
     @property
     def own_cost(self) -> Cost:
         """Cost of the loop's own requests."""
-        return Cost.total(tick.cost for tick in self.ticks)
+        return self._closed + self.tick.cost
 
     @property
     def known(self) -> int | None:
@@ -338,7 +347,7 @@ class Loop:
     @property
     def own_calls(self) -> int:
         """Calls that the solutions have started."""
-        return sum(tick.runs for tick in self.ticks)
+        return self._closed_calls + self.tick.runs
 
     @property
     def is_asking(self) -> bool:
@@ -389,7 +398,8 @@ class Loop:
 
     def _close(self, event: TickClosed) -> Loop:
         closed = self._in_tick(errors=event.errors, set_aside=event.set_aside)
-        return replace(closed, ticks=(*closed.ticks, Tick(self.tick.number + 1)))
+        ticks, runs = (*closed.ticks, Tick(self.tick.number + 1)), self.own_calls
+        return replace(closed, ticks=ticks, _closed=self.own_cost, _closed_calls=runs)
 
     def _end(self, event: LoopEnded) -> Loop:
         lost = self._lost(event.lost) if event.lost else _FREE
@@ -534,3 +544,121 @@ class LoopLimits:
 
 def _amount(amount: int) -> str:
     return f"{dollars_of(amount)} {CURRENCY}"
+
+
+# Quotes: what a request shows of its run's log, named there and not written once more (SPEC R13.5).
+#
+#     {"role": "user", "content": null} and beside it ["# Tick 3: …\n", ["1795913130066-0", ["data", "p3"]], "\n…"]
+#
+# A quote names an entry of the log and a part of its message. A text is shown as it is, any other part as JSON, with
+# each † of data as two: as requests show them (`protocol.requests.data_blocks`). Whatever a request shows in another
+# way, such as a value that was cut, is written out. An entry that a request quotes goes with its instance alone, when
+# that is deleted from a run that is over.
+
+Quote = tuple[str, tuple[str, ...]]
+"""An entry, and the path of a part of its message."""
+Content = tuple[int, Sequence[str | Quote]]
+"""The position of a message of a request, and its content: texts, and quotes between them."""
+
+_TEXTS: Final = ("message", "text", "content")
+"""The properties of messages that are shown as they are."""
+_SOLUTION: Final = "solution"
+_DATA: Final = "data"
+_GONE: Final = "[deleted]"
+
+
+def quoted(messages: Iterable[Message], known: Mapping[str, Message]) -> tuple[list[Message], tuple[Content, ...]]:
+    """Chat messages without the contents that have parts of known messages, which are given by their entries; and these
+    contents.
+    """
+    found = [one for id_, message in known.items() for one in _parts(id_, message)]
+    longest = sorted(found, key=lambda one: -len(one[1]))[:QUOTES_MOST]
+    left, contents = list[Message](), list[Content]()
+    for number, message in enumerate(messages):
+        content = message.get("content")
+        parts = _split(content, longest) if isinstance(content, str) else []
+        if any(not isinstance(part, str) for part in parts):
+            contents.append((number, parts))
+            message = {**message, "content": None}
+        left.append(message)
+    return left, tuple(contents)
+
+
+def with_quotes(request: RequestRecorded, find: Callable[[str], Message | None]) -> RequestRecorded:
+    """A request with all that it shows; `find` gives the message of an entry."""
+    if not request.quotes:
+        return request
+    messages = [*request.messages]
+    for number, parts in request.quotes:
+        content = "".join(part if isinstance(part, str) else _shown(part, find) for part in parts)
+        messages[number] = {**messages[number], "content": content}
+    return replace(request, messages=messages, quotes=())
+
+
+def entries_quoted(request: RequestRecorded) -> Iterator[str]:
+    """The entries that a request quotes."""
+    return (part[0] for _, parts in request.quotes for part in parts if not isinstance(part, str))
+
+
+def read_quotes(packed: Sequence[Any], count: int) -> tuple[Content, ...]:
+    """Read the quotes of a request with so many messages. Raises `ValueError` where they are no such thing, or too
+    many: a log may be imported.
+    """
+    contents = tuple((_number(number, count), [_read_part(part) for part in parts]) for number, parts in packed)
+    if sum(not isinstance(part, str) for _, parts in contents for part in parts) > QUOTES_MOST:
+        raise ValueError(len(contents))
+    return contents
+
+
+def _number(number: Any, count: int) -> int:
+    if not isinstance(number, int) or not 0 <= number < count:
+        raise ValueError(number)
+    return number
+
+
+def _read_part(part: Any) -> str | Quote:
+    match part:
+        case str():
+            return part
+        case [str(id_), [str(first), *path]] if all(isinstance(name, str) for name in path):
+            return id_, (first, *path)
+    raise ValueError(part)
+
+
+def _parts(id_: str, message: Message) -> Iterator[tuple[Quote, str]]:
+    """The parts of a message that are worth to be quoted, each as it is shown."""
+    paths: list[tuple[str, ...]] = [(key,) for key in (*_TEXTS, _SOLUTION)]
+    if _DATA in message and (operation := read_operation(message, id_)) is not None:
+        paths.append((_DATA, *map(str, operation.place.path)))
+    for path in paths:
+        text = _text_of(path, lookup(message, path))
+        if len(text) >= QUOTES_LEAST_CHARACTERS:
+            yield (id_, path), text
+
+
+def _split(content: str, parts: list[tuple[Quote, str]]) -> list[str | Quote]:
+    """A content as texts and quotes; a part that is quoted is taken out of those that may be."""
+    found: list[str | Quote] = [content]
+    for part in [*parts]:
+        quote, text = part
+        for at, one in enumerate(found):
+            if isinstance(one, str) and (begin := one.find(text)) >= 0:
+                around = one[:begin], quote, one[begin + len(text) :]
+                found[at : at + 1] = [each for each in around if each]
+                parts.remove(part)
+                break
+    return found
+
+
+def _shown(quote: Quote, find: Callable[[str], Message | None]) -> str:
+    id_, path = quote
+    part = lookup(find(id_) or {}, path)
+    return _GONE if part is MISSING else _text_of(path, part)
+
+
+def _text_of(path: Sequence[str], part: Any) -> str:
+    """A part of a message as requests show it; empty where there is none."""
+    if part is MISSING or path[0] in _TEXTS:
+        return part if isinstance(part, str) else ""
+    text = json_text(part, separators=(",", ":"))
+    return escaped(text) if path[0] == _DATA else text

@@ -48,7 +48,7 @@ from ..references import Expression
 from ..schemas import conjuncts
 from ..schemas.costs import EXCEEDED
 from ..state.context import Context
-from ..state.labels import TRUSTED, marks_of
+from ..state.labels import marks_of
 from .checked_plan import CheckedPlan, Definitions, is_upfront, narrowed_tools, simulated, upfront_problems
 from .config import aside_problems, is_simulation
 from .graph import Writers
@@ -346,7 +346,7 @@ def check_calls(
         raise Rejected(
             _ordered([*problems, Problem("", exceeded(f"{size} calls over all instances", limits, "calls"))])
         )
-    context = Context.trusted(submission.context)
+    context = Context.of(submission.context)
     is_partial = submission.config.get("partial") is True
     lanes, obstacles = lay_out(calls, context, is_partial=is_partial, is_in_loop=is_in_loop, begun=begun, **where)
     obstacles += _awaited_in_vain(calls, context, submission, begun or {})
@@ -420,7 +420,7 @@ def _declared(submission: Submission) -> Declared:
 
 def asked_of(submission: Submission, known: Environment) -> ToolTrust:
     """The trust of all that the model of a loop can call, with the labels of the context that it is shown."""
-    written = TRUSTED.union(*(marks_of(message).labels for message in submission.context))
+    written = Context.of(submission.context).marks.labels
     reach = reach_of(submission.delegates, known)
     return ToolTrust.together((reach.of_tools(_declared(submission)), ToolTrust(result=written)))
 

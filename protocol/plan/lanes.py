@@ -163,7 +163,7 @@ class _Builder:
     ) -> None:
         self.problems: dict[Unresolvable | Cycle, None] = {}
         self._context = context
-        self._promises = Promises(context.messages)
+        self._promises = Promises(context)
         self._is_partial = is_partial
         self._is_in_loop = is_in_loop
         self._gathers = gathers

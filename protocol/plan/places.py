@@ -21,6 +21,7 @@ from ..paths import MISSING, lookup
 from ..references import Path, Reference
 from ..schemas import conjuncts
 from ..schemas.walk import DEFINITIONS, properties_in, schemas_at
+from ..state.context import Context
 from ..state.fold import Fold
 from ..state.kinds import Overlay
 
@@ -342,10 +343,9 @@ class Promises:
     """The promises of a context."""
 
     def __init__(self, context: Iterable[Message]) -> None:
+        said = context.declaring if isinstance(context, Context) else enumerate(context)
         self.all = tuple(
-            Promise(at, message.get("_instance"), message["schema"])
-            for at, message in enumerate(context)
-            if is_promise(message)
+            Promise(at, message.get("_instance"), message["schema"]) for at, message in said if is_promise(message)
         )
 
     def seen_by(self, instance: str | None) -> Sequence[Promise]:

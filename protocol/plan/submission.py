@@ -299,6 +299,8 @@ class Submission:
     @cached_property
     def instances(self) -> tuple[str, ...]:
         """The instances that occur in the context, in order (SPEC R10.1)."""
+        if isinstance(self.context, Context):
+            return self.context.instances
         return tuple(dict.fromkeys(m["_instance"] for m in self.context if isinstance(m.get("_instance"), str)))
 
 

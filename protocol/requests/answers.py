@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any, Final
 
@@ -175,8 +175,8 @@ def read_answer(
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=repr)
         why = f"the answer cannot be read: {error}. It begins: {text[:ANSWERS_SHOWN]}"
         errors = [AnswerError(None, "InvalidAnswer", why, "")]
-    messages = request.submission.context if messages is None else messages
-    return _Reading(request, messages, first, begun, explain or request.explain).answer(value, *errors)
+    context = Context.of(request.submission.context if messages is None else messages)
+    return _Reading(request, context, first, begun, explain or request.explain).answer(value, *errors)
 
 
 def _read_object(request: Request, answer: str | Mapping[str, Any]) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class _Reading:
     """Reads the parts of one answer."""
 
     request: Request
-    messages: Sequence[Message]
+    context: Context
     first: int
     begun: Mapping[str | None, Sequence[Call]] | None
     explain: Explain
@@ -216,7 +216,7 @@ class _Reading:
         left = dict(enumerate(calls if isinstance(calls, list) else []))
         output = value.get("output")
         problems = [problem for problem in (*unfit, *unfit_texts, *unread) if _call_of(problem) is not None]
-        problems += slips_in(self.request, self.messages, self._context, left, output, self._at_work)
+        problems += slips_in(self.request, self.context, left, output, self._at_work)
         problems += path_slips(self.request, left)
         problems += call_in_text(self.request, output) if isinstance(output, str) else ()
         if output is not None and not any(_call_of(problem) == "output" for problem in problems):
@@ -228,7 +228,7 @@ class _Reading:
             refused = {_call_of(problem) for problem in problems}
             gone = {index: call for index, call in left.items() if index in refused}
             left = {index: call for index, call in left.items() if index not in refused}
-            if gone and (found_now := list(dependents(self.request, self._context, left, gone))):
+            if gone and (found_now := list(dependents(self.request, self.context, left, gone))):
                 problems += found_now
                 refused = {_call_of(problem) for problem in found_now}
                 left = {index: call for index, call in left.items() if index not in refused}
@@ -251,10 +251,6 @@ class _Reading:
         solution = {**value, "calls": calls if isinstance(calls, list) else [], "output": value.get("output")}
         findings = tuple(advice_findings(self.request, value))
         return Answer(solution, layout, tuple(left), output, tuple(found), findings)
-
-    @cached_property
-    def _context(self) -> Context:
-        return Context.trusted(self.messages)
 
     @property
     def _at_work(self) -> Iterator[Call]:
@@ -283,7 +279,7 @@ class _Reading:
         """The calls as they would run. Raises `Rejected` with what is wrong with any of them."""
         submission = replace(
             self.request.submission,
-            context=self.messages,
+            context=self.context,
             calls=[(("solution", "calls", index), call) for index, call in calls.items()],
             output=output,
             first=self.first,

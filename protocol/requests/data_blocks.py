@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from .. import limits
@@ -75,13 +76,17 @@ class UntrustedPlaces:
     """
 
     def __init__(self, messages: Sequence[Message], *, hides_names: bool = True) -> None:
-        data = [message for message in messages if message.get("type") in DATA_TYPES]
-        self._has_any = any(map(marks_of, data))
-        self._context = Context.trusted(data if self._has_any else ())
+        self._context = Context.of(messages)
+        self._has_any = bool(self._context.marks)
         self._hides_names = hides_names
-        self._named: dict[str, set[str]] = {}
-        for message in self._context.messages:
-            self._named.setdefault(kind_of(message), set()).update(_own_names(message, _operation_of(message)))
+
+    @cached_property
+    def _named(self) -> Mapping[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for message in self._context:
+            if message.get("type") in DATA_TYPES:
+                found.setdefault(kind_of(message), set()).update(_own_names(message, _operation_of(message)))
+        return found
 
     def is_named(self, place: Reference) -> bool:
         """Whether the name at the top of a place may be shown: others did not choose it, or not they alone."""
@@ -380,7 +385,7 @@ def identity_blocks(messages: Sequence[Message], budget: Budget) -> dict[Identit
     for message in messages:
         if message.get("type") in DATA_TYPES:
             by_identity.setdefault(identity_of(message), []).append(message)
-    context = Context.trusted(messages)
+    context = Context.of(messages)
     return {
         identity: "\n".join(_identity_lines(identity, said, context, budget)) for identity, said in by_identity.items()
     }

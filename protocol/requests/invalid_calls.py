@@ -27,7 +27,7 @@ from ..limits import (
     scalar_problem,
     value_problems,
 )
-from ..messages import DATA_TYPES, EVERYWHERE, Message
+from ..messages import DATA_TYPES, EVERYWHERE
 from ..near_misses import Literals, NamedPlaces, NearMiss, NearMisses, named_by, placeholder
 from ..paths import strings
 from ..plan.graph import PlaceIndex
@@ -187,7 +187,6 @@ class _TooMany(Exception):
 
 def slips_in(
     request: Request,
-    messages: Sequence[Message],
     context: Context,
     calls: Mapping[int, Any],
     output: Any,
@@ -197,7 +196,7 @@ def slips_in(
 
     `begun` are calls at work that may still write.
     """
-    slips = NearMisses(_AnswerPlaces(request, messages, context, calls.values(), begun), is_certain=True)
+    slips = NearMisses(_AnswerPlaces(request, context, calls.values(), begun), is_certain=True)
     listed = 0
     parts = [(("calls", at), *_read_of(request, call)) for at, call in calls.items()]
     for where, schema, value in (*parts, (("output",), request.schema, output)):
@@ -353,16 +352,9 @@ def _read_of(request: Request, call: Any) -> tuple[Any, Any]:
 class _AnswerPlaces(NamedPlaces):
     """The places that the context holds, and those that calls of the answer were to write, whether they may or not."""
 
-    def __init__(
-        self,
-        request: Request,
-        messages: Sequence[Message],
-        context: Context,
-        calls: Iterable[Any],
-        begun: Iterable[Call],
-    ) -> None:
+    def __init__(self, request: Request, context: Context, calls: Iterable[Any], begun: Iterable[Call]) -> None:
         self._folds = [context.fold(), *map(context.fold, islice(context.instances, MOST_INSTANCES))]
-        self._promises = Promises(messages)
+        self._promises = Promises(context)
         self._written = CountedPlaces()
         for call in calls:
             self._written.add(places_written(request, call))

@@ -194,15 +194,15 @@ def render_turn(request: Request, turn: Turn) -> list[ChatMessage]:
 
 
 class ToolMessages:
-    """Writes a tool message for each call of a turn. `before` are the messages of the log that the request was made
-    with, `new` those that came since.
+    """Writes a tool message for each call of a turn. `messages` are those of the log, `new` the last of them, which the
+    request was not made with.
     """
 
     def __init__(
-        self, request: Request, turn: Turn, fates: Iterable[Fate], before: Sequence[Message], new: Sequence[Message]
+        self, request: Request, turn: Turn, fates: Iterable[Fate], messages: Sequence[Message], new: Sequence[Message]
     ) -> None:
         self._turn = turn
-        self._budget = request.budget([*before, *new])
+        self._budget = request.budget(messages)
         self._fates: dict[int, list[Fate]] = {}
         for fate in fates:
             self._fates.setdefault(fate.index - turn.first, []).append(fate)

@@ -49,10 +49,10 @@ def empty_places(request: Request, messages: Sequence[Message]) -> list[str]:
     """Each place that is empty somewhere: its reference, the tools that are pinned to it, and where instances differ in
     how many of them.
     """
-    schema = next((one["schema"] for one in reversed(messages) if _says_what_state_is(one, request)), None)
-    if schema is None:
+    context = Context.of(messages)
+    said = (one["schema"] for _, one in reversed(context.declaring) if _says_what_state_is(one, request))
+    if (schema := next(said, None)) is None:
         return []
-    context = Context.trusted(messages)
     readers: Sequence[str | None] = request.instances or (None,)
     found: list[str] = []
     for place in _required(schema, schema, ()):
@@ -177,41 +177,41 @@ def render_tick(
     tick: int,
     answer: Mapping[str, Any],
     fates: Iterable[Fate],
-    before: Sequence[Message],
+    messages: Sequence[Message],
     new: Sequence[Message],
     times: int = 1,
 ) -> list[ChatMessage]:
     """Chat messages after a tick: the model's answer, a receipt of its calls, the places that were written, every
     error, the places that are still empty, and the plan.
 
-    `before` are the messages of the log that the tick was asked with, `new` those that came since, its errors among
+    `messages` are those of the log, `new` the last of them, which the tick was not asked with, its errors among
     them. The plan are the calls of the answer, shown if the context holds a plan message (SPEC R13.6). `times` is the
     number of consecutive ticks with the same result. Raises `TooLarge`.
     """
     show_bytes = request.config.get("show_bytes")
     lines = [*map(receipt, fates)] or [texts.NO_CALLS]
     parts = ["\n".join([texts.tick_heading(tick), *lines, *([texts.repeated(times)] if times > 1 else [])])]
-    parts += written_blocks(new, request.budget([*before, *new]))
+    parts += written_blocks(new, request.budget(messages))
     errors = (
         compact(shown_error(message, hides=request.hides_untrusted)) for message in new if message.get("type") == ERROR
     )
     parts += [f"{texts.ERROR} {cut(error, show_bytes, '†error')}" for error in errors]
-    parts += _state_and_plan(request, [*before, *new], answer.get("calls") or ())
+    parts += _state_and_plan(request, messages, answer.get("calls") or ())
     return [_chat("assistant", compact(answer)), _chat("user", "\n\n".join(parts))]
 
 
 def render_functions(
-    request: Request, turn: Turn, fates: Iterable[Fate], before: Sequence[Message], new: Sequence[Message]
+    request: Request, turn: Turn, fates: Iterable[Fate], messages: Sequence[Message], new: Sequence[Message]
 ) -> list[ChatMessage]:
     """Chat messages after a tick whose calls were functions: the model's turn, a tool message for each call, and the
     rest (see `render_tick`).
     """
-    tools = ToolMessages(request, turn, fates, before, new)
+    tools = ToolMessages(request, turn, fates, messages, new)
     told, heading = tools.messages(), texts.tick_heading(turn.tick)
     parts = [
         *([texts.repeated(turn.times)] if turn.times > 1 else []),
         *tools.others(),
-        *_state_and_plan(request, [*before, *new], turn.calls),
+        *_state_and_plan(request, messages, turn.calls),
     ]
     if not told and not parts:
         parts = [texts.NO_CALLS]

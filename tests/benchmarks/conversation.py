@@ -1,7 +1,7 @@
 """What a long conversation costs: `python -m tests.benchmarks conversation` (SPEC R13.9).
 
 One loop asks a model `TICKS` times, and each time a call brings `RESULT_BYTES` more. Measured are the log, what crosses
-Redis, and the worker's processor time for a tick, early and late. Nothing here is asserted.
+Redis, the worker's processor time for a tick, early and late, and its memory. Nothing here is asserted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ TICKS: Final = 1_000
 PROMPT_BYTES: Final = 800_000
 RESULT_BYTES: Final = 5_000
 SPAN: Final = 20
-"""Ticks of which the processor time is the median."""
+"""Ticks of which the processor time is the mean."""
 LIMITS: Final = ("run_bytes", "call_bytes", "tokens", "ticks", "loop_calls", "loop_seconds")
 CODE: Final = '''
 import json
@@ -58,17 +58,20 @@ class Figures:
     """The bytes that went to Redis, of messages and of the log."""
     received: int
     ms: list[float]
-    """The worker's processor time for each tick."""
+    """The worker's processor time for each tick; of ticks that were not told apart, all of it is that of the first."""
+    memory: int
+    """The most bytes that a process of the worker has held."""
 
 
 def measure(ticks: int) -> Iterator[str]:
     """Hold one conversation of so many ticks, and say what it costs."""
     with EmbeddedServer() as server, TemporaryDirectory() as folder:
         found = hold(server, Path(folder), ticks)
-    early, late = median(found.ms[5 : 5 + SPAN]), median(found.ms[-SPAN:])
-    yield f"{ticks:,} ticks, {found.said / 1e6:.1f} MB said: log {found.log / found.said:.1f} times that"
+    early, late = mean(found.ms[5 : 5 + SPAN]), mean(found.ms[-SPAN:])
+    yield f"{ticks:,} ticks, {found.said / 1e6:.1f} MB said: log {found.log / found.said:.2f} times that"
     yield f"to Redis {found.sent / found.said:.1f} times, from Redis {found.received / found.said:.1f} times"
     yield f"processor time of a tick: {early:.0f} ms early, {late:.0f} ms late ({late / early:.1f} times)"
+    yield f"memory of a worker's process: {found.memory / 1e6:.0f} MB at most"
 
 
 def hold(server: EmbeddedServer, folder: Path, ticks: int) -> Figures:
@@ -95,11 +98,12 @@ def hold(server: EmbeddedServer, folder: Path, ticks: int) -> Figures:
                 print(f"\r{tick:,} ticks", end="", file=sys.stderr, flush=True)
             time.sleep(0.05)  # what is asked counts, too
         sent, received = (after - at for at, after in zip(before, _traffic(backend.redis), strict=True))
+        memory = max(map(_peak, _processes(process.pid)))
         result = run.result()
         assert result.status == "completed", result.reason
     log = backend.redis.memory_usage(keys.log, samples=0) or 0
     took = [after - at for at, after in pairwise(spent)]
-    return Figures(PROMPT_BYTES + ticks * RESULT_BYTES, log, sent, received, took)
+    return Figures(PROMPT_BYTES + ticks * RESULT_BYTES, log, sent, received, took, memory)
 
 
 def _stage(redis: Redis, keys: Keys) -> list[str]:
@@ -115,9 +119,20 @@ def _traffic(redis: Redis) -> list[int]:
 
 def _cpu(parent: int) -> float:
     """The processor time of a worker and of the processes of its pool, in ms."""
-    pids = [parent, *map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii").split())]
     ticks = 0
-    for pid in pids:
+    for pid in _processes(parent):
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])
     return 1000 * ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _processes(parent: int) -> list[int]:
+    """A worker and the processes of its pool."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii")
+    return [parent, *map(int, children.split())]
+
+
+def _peak(pid: int) -> int:
+    """The most bytes that a process has held."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))

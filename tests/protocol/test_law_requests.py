@@ -8,7 +8,9 @@ import time
 from dataclasses import replace
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
+import msgpack
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from acts_celery.protocol.analysis.visibility import reach_of
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.tools import Executor
 from acts_celery.protocol.engine.events import Status
+from acts_celery.protocol.engine.loop import RequestRecorded, entries_quoted, quoted, read_quotes, with_quotes
 from acts_celery.protocol.paths import nest
 from acts_celery.protocol.plan.checked_plan import CheckedPlan
 from acts_celery.protocol.plan.checking import Environment
@@ -311,9 +314,57 @@ def shown(first: list[Any], ticks: list[Any]) -> tuple[list[Any], list[Any]]:
     rendered, so_far = render(asked), first
     ticks_at = len(rendered)
     for number, new in enumerate(ticks):
-        rendered = [*rendered, *render_tick(asked, number, NOTHING, (), so_far, new)]
+        rendered = [*rendered, *render_tick(asked, number, NOTHING, (), [*so_far, *new], new)]
         so_far = [*so_far, *new]
     return so_far, read_blocks(rendered, ticks_at)
+
+
+# Quotes: what a request shows and its log holds is named in the log (SPEC R13.5).
+
+
+@given(st.lists(messages(), max_size=4), st.lists(messages(), min_size=1, max_size=4), st.integers(1, 30))
+def test_r13_5_a_request_that_quotes_its_log_is_the_one_that_was_made(
+    first: list[Any], new: list[Any], least: int
+) -> None:
+    asked, said = request([*first, {"type": "text", "message": "†what to do"}]), [*first, *new]
+    rendered = [*render(asked), *render_tick(asked, 0, {"calls": [], "output": "†state"}, (), said, new)]
+    known = {f"{number}-0": message for number, message in enumerate(said)}
+    with patch("acts_celery.protocol.engine.loop.QUOTES_LEAST_CHARACTERS", least):
+        left, quotes = quoted(rendered, known)
+    packed = msgpack.unpackb(msgpack.packb([left, quotes]))
+    read = RequestRecorded(packed[0], {}, 0, "", quotes=read_quotes(packed[1], len(left)))
+    assert with_quotes(read, known.get).messages == rendered
+    assert {*entries_quoted(read)} <= known.keys()
+
+
+def test_r13_5_a_request_writes_no_long_value_that_its_log_holds_once_more() -> None:
+    text, value, given = "Do it. " * 100, {"a": ["†x " * 100]}, {"b": "y" * 300}
+    context: list[Any] = [{"type": "text", "message": text}, {"type": "state", "data": given}]
+    solution: dict[str, Any] = {"calls": [], "output": "z" * 300}
+    written = {"type": "state", "data": {"n": {"m": value}}, "_call": {}, "_path": "†state.n.m"}
+    new: list[Any] = [{"type": "solution", "solution": solution}, written]
+    asked, log = request(context), [*context, *new]
+    rendered = [*render(asked), *render_tick(asked, 0, solution, (), log, new)]
+    known = {f"{number}-0": message for number, message in enumerate(log)}
+    left, quotes = quoted(rendered, known)
+    quoting = RequestRecorded(left, {}, 0, "", quotes=quotes)
+    assert [*entries_quoted(quoting)] == ["0-0", "1-0", "2-0", "3-0"]
+    assert all(part not in json.dumps([left, quotes]) for part in (text, "y" * 300, "x" * 300, "z" * 300, "††x "))
+    assert with_quotes(quoting, known.get).messages == rendered
+    del known["3-0"]
+    shown_before = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("†", "††")
+    gone = with_quotes(quoting, known.get).messages[-1]["content"]
+    assert gone == rendered[-1]["content"].replace(shown_before, "[deleted]")
+
+
+@pytest.mark.parametrize(
+    "quotes",
+    [[1], [[0]], [[7, ["a"]]], [[-1, ["a"]]], [["0", ["a"]]], [[0, [1]]], [[0, [["1-0", []]]]], [[0, [["1-0", [1]]]]],
+     [[0, [["1-0", "data"]]]], [[0, [["1-0", ["data"]]] * 65]]],
+)  # fmt: skip
+def test_r13_5_quotes_that_no_request_has_are_refused(quotes: list[Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        read_quotes(quotes, 1)
 
 
 @given(st.lists(messages(), max_size=4), st.lists(st.lists(messages(), max_size=3), max_size=3))
@@ -367,7 +418,7 @@ def test_r12_5_ten_ticks_with_large_results_cost_no_more_than_one_message_for_ea
     for tick in range(10):
         call = {"_tool": "find", "_outputPath": "†state.found", "_outputMethod": "push"}
         new = [{"type": "data", "kind": "state", "data": {"found": "y" * 4096}, "_call": call, "_outputMethod": "push"}]
-        size += len("".join(one["content"] for one in render_tick(asked, tick, NOTHING, (), log, new)))
+        size += len("".join(one["content"] for one in render_tick(asked, tick, NOTHING, (), [*log, *new], new)))
         plain += len(json.dumps(new[0]["data"]))
         log += new
     assert size < 1.2 * plain
@@ -390,34 +441,33 @@ def test_r12_5_what_the_state_requires_and_is_not_there_is_listed_with_the_tools
         == "Your calls must still fill: †state.refund.sum (pay); †state.note in 1 of 2 instances"
     )
     filled = [{"type": "state", "_instance": name, "refund": {"sum": 1}, "note": 1} for name in ("①", "②")]
-    (*_, last) = render_tick(asked, 0, NOTHING, (), submission.context, filled)
+    (*_, last) = render_tick(asked, 0, NOTHING, (), [*submission.context, *filled], filled)
     assert "must still fill" not in last["content"]
 
 
 def test_r12_5_an_error_of_an_instance_says_which() -> None:
     error = {"call": {"_tool": "find"}, "error": {"type": "ValueError", "message": "no", "pointer": "/calls/0"}}
     new = [{"type": "error", "_instance": "②", "data": error}]
-    (*_, last) = render_tick(request([]), 0, NOTHING, (), [], new)
+    (*_, last) = render_tick(request([]), 0, NOTHING, (), new, new)
     assert '## Error: {"instance":"②","call":{"_tool":"find"},' in last["content"]
 
 
 def test_r12_5_of_a_long_call_an_error_quotes_what_it_is_about() -> None:
     call = {"_tool": "send", "to/by": "x" * 1_000, "body": "y" * 1_000, "copies": 3, "lines": ["z"] * 1_000}
-    for pointer, quoted in (
+    for pointer, kept in (
         ("/calls/0/to~1by", {"to/by": f"{'x' * 100} … {'x' * 100}"}),
         ("/calls/0/copies", {"copies": 3}),
         ("/calls/0/lines/7", {"lines": '["z", "z", '}),
         ("/calls/0", {}),
     ):
         error = {"type": "InvalidCall", "message": "no", "pointer": pointer}
-        (*_, last) = render_tick(
-            request([]), 0, NOTHING, (), [], [{"type": "error", "data": {"call": call, "error": error}}]
-        )
+        new = [{"type": "error", "data": {"call": call, "error": error}}]
+        (*_, last) = render_tick(request([]), 0, NOTHING, (), new, new)
         (line,) = (line for line in last["content"].splitlines() if line.startswith("## Error: "))
         told = json.loads(line.removeprefix("## Error: "))
         assert told["error"] == error
-        assert told["call"].keys() == {"_tool", *quoted}
-        assert all(str(told["call"][name]).startswith(str(value)) for name, value in quoted.items())
+        assert told["call"].keys() == {"_tool", *kept}
+        assert all(str(told["call"][name]).startswith(str(value)) for name, value in kept.items())
         assert len(line) < 500
 
 
@@ -451,7 +501,7 @@ def test_r12_5_behind_a_tick_stand_a_receipt_the_changed_values_every_error_and_
     ]
     fates = [Fate(0, "price", None, "done", "†state.price"), Fate(1, "buy", "①", "skipped", None, "no †state.money")]
     asked = request(first)
-    answered, told = render_tick(asked, 0, {"calls": [call], "output": None}, fates, first, new)
+    answered, told = render_tick(asked, 0, {"calls": [call], "output": None}, fates, [*first, *new], new)
     assert answered == {
         "role": "assistant",
         "content": '{"calls":[{"_tool":"price","_outputPath":"†state.price"}],"output":null}',

@@ -318,7 +318,7 @@ def test_r12_5_by_schema_a_value_is_shown_by_its_path_and_size_alone() -> None:
     written: list[dict[str, Any]] = [
         {"type": "data", "kind": "state", "data": {"found": {"id": "secret"}}, "_call": CALL, "_date": ""}
     ]
-    _, told = render_tick(asked, 0, {"calls": [CALL], "output": None}, [], context, written)
+    _, told = render_tick(asked, 0, {"calls": [CALL], "output": None}, [], [*context, *written], written)
     assert told["content"].endswith("## Data: †state.found\nNot shown: †state.found.id, 8 bytes")
 
 
@@ -914,7 +914,7 @@ def asked_by_functions() -> str:
     turn = Turn(0, {"calls": calls, "output": {"status": "†data.user.status"}}, 0, "Let me see.", "a call failed")
     new = [written, {"type": "error", "data": wrong}]
     fates = [Fate(0, "updateUserStatus", None, "done", "†result.c0", None, (written,))]
-    after = render_functions(native, turn, fates, native.submission.context, new)
+    after = render_functions(native, turn, fates, [*native.submission.context, *new], new)
     functions = [vars_of(function) for function in functions_of(function_schema(native))]
     whole = {"messages": render(native), "functions": functions, "after": after}
     return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"

@@ -472,7 +472,7 @@ def wrote(path: str, kind: str, payload: dict[str, Any], *sources: str, **more: 
 
 def told_shown(*new: dict[str, Any]) -> str:
     """What follows a tick that has brought these messages."""
-    (*_, last) = render_tick(request(), 0, NOTHING, (), [], new)
+    (*_, last) = render_tick(request(), 0, NOTHING, (), new, new)
     text = last["content"]
     assert isinstance(text, str)
     return text
@@ -504,7 +504,8 @@ def test_r16_3_names_of_fields_are_shown_where_nobody_else_chose_them() -> None:
     assert both in shown({"type": "state", "task": "pay"}, page)
     assert both in told_shown({**page, "data": {"page": [1], "YAK": "YAK"}})
     for labelled in ([], [{"type": "state", "page": 1, "_trust": ["web"]}]):
-        (*_, last) = render_tick(request(), 0, NOTHING, (), labelled, [wrote("†state.a", "state", {"a": 1})])
+        new = [wrote("†state.a", "state", {"a": 1})]
+        (*_, last) = render_tick(request(), 0, NOTHING, (), [*labelled, *new], new)
         assert "## Data: †state.a\n1" in last["content"]
     put = {"type": "state", "data": {"YAK": "YAK"}, "_path": "†state.YAK", "_outputMethod": "set", "_trust": ["web"]}
     assert "## Data: †state\nNot shown: 1 field of †state, 5 bytes that others wrote (web)" in told_shown(put)

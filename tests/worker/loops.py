@@ -71,3 +71,10 @@ class Asked:
         """What the model was asked, in order."""
         found: Any = self._backend.meeting.redis.lrange(f"requests:{self.topic}", 0, -1)
         return [msgpack.unpackb(one) for one in found]
+
+
+def held_call(asked: Asked) -> str:
+    """The call that waits for a person, once one does."""
+    while not (held := asked.run.held()):
+        next(iter(asked.run.log(follow=True)))
+    return str(held[0]["call"])

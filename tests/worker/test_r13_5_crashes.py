@@ -6,7 +6,8 @@ import asyncio
 import json
 import random
 import secrets
-from collections import Counter
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,9 +22,11 @@ from redis import Redis
 
 from acts_celery import AsyncClient, BeingAmended, Client, Event, Run
 from acts_celery.broker_config import DELIVER, EXECUTE_DELEGATE, EmbeddedServer, Settings
+from acts_celery.protocol import Context, Limits
 from acts_celery.protocol.engine.events import Success
-from acts_celery.protocol.engine.loop import Loop
-from acts_celery.worker.broker.attempts import CallId
+from acts_celery.protocol.engine.loop import Loop, RequestRecorded
+from acts_celery.worker.agent.ticks import next_request, read_tick, request_of
+from acts_celery.worker.broker.attempts import CallId, Tokens
 from acts_celery.worker.broker.messages import (
     WRITTEN,
     DelegateCall,
@@ -38,16 +41,20 @@ from acts_celery.worker.broker.messages import (
 from acts_celery.worker.cli.progress import Ticks
 from acts_celery.worker.fairness import FairScheduling
 from acts_celery.worker.limits import limits_of
-from acts_celery.worker.registry.activities import registry
+from acts_celery.worker.registry.activities import Registry, registry
+from acts_celery.worker.registry.models import KnownModels
 from acts_celery.worker.runner.calls import Threads
 from acts_celery.worker.runner.checking import Checker, Validator
 from acts_celery.worker.runner.remote import Children, Remote
 from acts_celery.worker.runner.scheduler import Scheduler
 from acts_celery.worker.runner.step import WorkerContext
 from acts_celery.worker.store.connections import connect_async
-from acts_celery.worker.store.entries import follow
+from acts_celery.worker.store.definition import unpack_definition
+from acts_celery.worker.store.entries import Entry, follow
 from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.lane import LaneView, RunView
 from acts_celery.worker.store.log import LogTerms, MessageLog
+from acts_celery.worker.store.loop_view import LoopView, loop_limits
 from acts_celery.worker.store.run_list import Parent, child_id
 from acts_celery.worker.store.run_store import RunStore
 from acts_celery.worker.store.slots import Budget, Slots
@@ -56,6 +63,7 @@ from tests.few import few
 from tests.models.server import Reply, delta, streamed
 from tests.models.tool_servers import OpenAIWire
 
+from . import loops as asking
 from .backend import Backend, Meeting, settings_apart
 from .loops import ADD
 from .streaming import (
@@ -849,3 +857,133 @@ def test_r14_1_a_backend_that_goes_with_the_command_does_not_wait_for_a_person_o
     env = {name: value for name, value in known.items() if not any(part in name for part in apart)}
     ran = acts("run", "-", stdin=document, env=env)
     assert (ran.code, "there is no terminal to ask at" in ran.stderr) == (3, True), ran
+
+
+# What a process that follows a loop has read, entry by entry, is what the whole log gives, and costs what is new.
+
+MOST_STEPS = 1.1
+"""How many times the steps of an early tick a late one may take."""
+
+
+class _Read:
+    """A loop as a process that follows its log has it, and one that reads it whole at any moment."""
+
+    def __init__(self, backend: Backend, run: str) -> None:
+        self._settings = backend.settings
+        self._run = run
+        packed, self._tokens, self.entries = asyncio.run(self._read())
+        self.checker = Checker(self._settings, Registry())
+        self._definition = unpack_definition(packed, self.checker.trust_of)
+
+    async def _read(self) -> tuple[bytes, Tokens, list[Entry]]:
+        terms = LogTerms(published_seconds=60, lease_seconds=30, window=100)
+        async with connect_async(self._settings) as redis:
+            log = MessageLog(redis, self._settings.key_prefix, terms)
+            shared = await log.shared(self._run)
+            assert shared.definition is not None
+            return shared.definition, shared.tokens, await log.everything(self._run)
+
+    def of_run(self, entries: Sequence[Entry] = ()) -> RunView:
+        view = RunView(self._run, self._definition, self._tokens, Limits())
+        view.feed(entries)
+        return view
+
+    def of_loop(self) -> LoopView:
+        limits = loop_limits(self._definition.config, self._settings)
+        return LoopView(self._run, self._definition, self._tokens, limits)
+
+
+def _is_of_global_lane(entry: Entry) -> bool:
+    return entry.is_of_lane and entry.tick is None and entry.instance is None
+
+
+def test_r13_9_a_lane_of_a_loop_is_at_every_entry_the_one_that_the_whole_log_gives(loops: Backend) -> None:
+    bad, held = {**_add(9), "a": "no number"}, {"_tool": "echo", "value": 2, "_outputPath": "†state.held"}
+    tools, config = {"add": ADD, "echo": {}}, {"approve": ["echo"]}
+    answers = (
+        asking.answer(_add(0), bad),
+        asking.answer(held, _add(1), gate="more"),
+        asking.answer(output="†state.held"),
+    )
+    asked = asking.Asked(loops, *answers, tools=tools, config=config)
+    asked.wait_until_asked(1)
+    asked.run.amend([_add(5)], add=True)
+    asked.run.say("Go on.")
+    loops.meeting.open_gate("more")
+    asked.run.approve(asking.held_call(asked))
+    assert asked.result().output == 2
+    asked.run.retry(skip=True, value=3)
+    asked.result()
+    read = _Read(loops, asked.run.id)
+    loop = read.of_loop()
+    for entry in read.entries:
+        loop.feed([entry])
+        afresh = Context.trusted([*loop.messages])
+        assert (loop.messages.data(), loop.messages.marks) == (afresh.data(), afresh.marks)
+    followed, lane = read.of_run(), [*filter(_is_of_global_lane, read.entries)]
+    assert any(entry.undone is not None for entry in lane)
+    for count, entry in enumerate(lane, 1):
+        followed.feed([entry])
+        kept, whole = LaneView(followed, None, None), LaneView(read.of_run(lane[:count]), None, lane[:count])
+        assert _known_of(kept) == _known_of(whole)
+        assert kept.fold.snapshot() == followed.fold.snapshot()
+
+
+def _known_of(lane: LaneView) -> Any:
+    execution = lane.execution
+    decided = [type(decision).__name__ for decision in execution.decide("2026-01-01T00:00:00Z")]
+    again = [lane.again(index) for index in range(10)]
+    how = lane.seen, lane.was_retried, lane.given_back, lane.progress, lane.waits_for_global, lane.is_finished
+    return how, [*lane.by_index], execution.statuses, decided, execution.unended, again, lane.fold.snapshot()
+
+
+def test_r13_9_a_late_tick_takes_as_many_steps_as_an_early_one(loops: Backend) -> None:
+    early, late = 8, 58
+    asked = asking.Asked(
+        loops, *map(asking.answer, map(_add, range(late + 1))), asking.answer(output=1), config={"ticks": late + 2}
+    )
+    assert asked.result().output == 1
+    read = _Read(loops, asked.run.id)
+    view, run, models = read.of_loop(), read.of_run(), KnownModels(loops.settings, Registry())
+    steps: dict[int, Counter[str]] = defaultdict(Counter)
+
+    def note(part: str, work: Callable[..., object], *given: object) -> None:
+        steps[view.loop.tick.number][part] += _steps(work, *given)
+
+    for entry in read.entries:
+        if any(isinstance(event, RequestRecorded) for event in entry.loop):
+            note("request", next_request, view, request_of(view, read.checker), models)
+        elif entry.tick is not None and entry.message is not None:
+            reply = {"answer": entry.message["solution"], "model": "told"}
+            note("answer", read_tick, request_of(view, read.checker), reply, view, read.checker)
+        note("read", view.feed, [entry])
+        if _is_of_global_lane(entry):
+            note("read", run.feed, [entry])
+        if entry.record is not None:
+            note("lane", LaneView, run, None, None)
+    assert steps[early].keys() == steps[late].keys() == {"request", "answer", "read", "lane"}
+    for part, count in steps[late].items():
+        assert count <= MOST_STEPS * steps[early][part] + 20, part
+
+
+def _steps(work: Callable[..., object], *given: object) -> int:
+    """How many functions some work calls, and how many lines it runs."""
+    found = 0
+
+    def count(*_: object) -> Any:
+        nonlocal found
+        found += 1
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        work(*given)
+    finally:
+        sys.settrace(before)
+    return found
+
+
+def _add(tick: int) -> dict[str, object]:
+    """A call that adds one."""
+    return {"_tool": "add", "a": tick, "b": 1, "_outputPath": f"†state.s{tick}"}

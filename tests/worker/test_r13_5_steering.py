@@ -12,7 +12,7 @@ from acts_celery import NoLoop, NoSuchTick, RunOver
 from tests.acceptance.command import acts
 
 from .backend import Backend, Meeting
-from .loops import Asked, answer
+from .loops import ADD, Asked, answer, held_call
 
 SUM = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.sum"}
 MORE = {"_tool": "add", "a": "†state.sum", "b": 10, "_outputPath": "†state.more"}
@@ -26,6 +26,21 @@ def test_r12_9_what_was_asked_can_be_had_of_each_tick(loops: Backend) -> None:
         assert asked.run.asked(tick)["schema"] == asked.requests[tick]["schema"]
     with pytest.raises(NoSuchTick, match="has asked 2 times"):
         asked.run.asked(2)
+
+
+def test_r13_5_what_a_request_quotes_of_its_log_is_asked_and_can_be_had(loops: Backend) -> None:
+    long = {"_tool": "echo", "value": "†† " * 200, "_outputPath": "†state.long.value"}
+    context, tools = [{"type": "text", "message": "Repeat it. " * 100}], {"add": ADD, "echo": {}}
+    asked = Asked(loops, answer(SUM, long), answer(MORE), answer(output=3), context=context, tools=tools)
+    asked.result()
+    for tick in range(3):
+        assert asked.run.asked(tick)["messages"] == asked.requests[tick]["messages"]
+    assert asked.requests[1]["messages"][-1]["content"].count("†† ") == 200
+    ids = [entry.id for entry in asked.run.log() if entry.message["type"] == "solution"]
+    fork = asked.run.fork(ids[1])
+    assert loops.wait(fork.id).output == 3
+    assert fork.asked(2)["messages"] == asked.requests[2]["messages"] == asked.requests[-1]["messages"]
+    assert asked.run.script() == fork.script()
 
 
 def test_r12_9_what_was_asked_is_printed(loops: Backend) -> None:
@@ -236,21 +251,14 @@ def test_r14_1_a_call_of_a_loop_waits_for_a_person_and_its_tick_with_it(loops: B
         config={"approve": ["add"]},
     )
     asked.wait_until_asked(0)
-    asked.run.approve(_held(asked), parameters={"a": 100, "b": 1})
-    asked.run.approve(_held(asked))
+    asked.run.approve(held_call(asked), parameters={"a": 100, "b": 1})
+    asked.run.approve(held_call(asked))
     asked.wait_until_asked(1)
-    asked.run.reject(_held(asked), "Not again.")
+    asked.run.reject(held_call(asked), "Not again.")
     result = asked.result()
     assert (result.status, result.output) == ("completed", 111)
     assert "Not again." in asked.requests[2]["messages"][-1]["content"]
     assert result.to_dict()["ticks"][1]["set_aside"]
-
-
-def _held(asked: Asked) -> str:
-    """The call that waits for a person, once one does."""
-    while not (held := asked.run.held()):
-        next(iter(asked.run.log(follow=True)))
-    return str(held[0]["call"])
 
 
 def test_r13_6_the_calls_of_the_last_solution_are_the_plan_of_the_next_request(loops: Backend) -> None:

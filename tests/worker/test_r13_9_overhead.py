@@ -17,12 +17,16 @@ from .loops import Asked, answer, loop_settings
 MOST_MS = 25
 TICKS = 30
 MOST_TIMES = 10
+MOST_TIMES_IN_LOG = 1.3
 
 
-def test_r13_9_what_crosses_redis_grows_with_what_is_new_and_not_with_the_conversation(tmp_path: Path) -> None:
+def test_r13_9_what_crosses_redis_and_what_is_kept_grow_with_what_is_new_and_not_with_the_conversation(
+    tmp_path: Path,
+) -> None:
     with EmbeddedServer() as server:
         found = conversation.hold(server, tmp_path, ticks=100)
     assert found.sent + found.received < MOST_TIMES * found.said
+    assert found.log < MOST_TIMES_IN_LOG * found.said
 
 
 @pytest.mark.parametrize("is_apart", [False, True])

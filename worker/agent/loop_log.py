@@ -17,7 +17,7 @@ from ...protocol.requests.reading import Unreadable
 from ...protocol.requests.streaming import GrowingAnswer
 from ..broker.attempts import owner_token
 from ..broker.messages import WRITTEN, lane_task
-from ..limits import LOG_BYTES_PER_BYTE, LOOP_LOG_SMALL_BYTES
+from ..limits import LOOP_LOG_SMALL_BYTES
 from ..runner.step import WorkerContext
 from ..store.commits import Claim, Commit, Committed, Rest
 from ..store.entries import LoopStep
@@ -218,8 +218,8 @@ class Answers:
         return step if has_begun or has_said or is_reported else None
 
     async def apart(self, size: int, work: Callable[[], T]) -> T:
-        """The result of work that grows with an answer of that size and the log; on a thread, unless that is small."""
-        if size + self._view.size // LOG_BYTES_PER_BYTE <= LOOP_LOG_SMALL_BYTES:
+        """The result of work that grows with something of that size; on a thread, unless that is small."""
+        if size <= LOOP_LOG_SMALL_BYTES:
             return work()
         return await self._services.validator.in_thread(self._view.run, work)
 

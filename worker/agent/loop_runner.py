@@ -185,7 +185,7 @@ class LoopRunner:
         compose = partial(next_request, self._view, asks, self._models)
         if self._view.limits.money is not None:  # loading prices may take a second
             return await asyncio.to_thread(compose)
-        return await self._answers.apart(0, compose)
+        return await self._answers.apart(sum(size_of(message) for message in self._view.unshown.values()), compose)
 
     async def _read_pictures(self, named: Sequence[str]) -> None:
         """Read the pictures of tools with these digests into the view, as far as they can be shown."""

@@ -27,6 +27,7 @@ from ...protocol.engine.loop import (
     Started,
     TickClosed,
     TickError,
+    quoted,
 )
 from ...protocol.engine.outcomes import judge_output, output_labels
 from ...protocol.errors import shortened
@@ -282,7 +283,9 @@ def write_calls(step: LoopStep, view: LoopView, plan: CheckedPlan) -> None:
         calls, left = lane.calls if lane is not None else (), view.left_of(instance, added)
         return pack_amended_lane(LaneRecord(calls=calls, **places, tick=view.loop.tick.number, **left))
 
-    step.entries.append(("", ["k", record_of(None, shared), "amendment", pack_amendment(plan, awaited)]))
+    step.entries.append(
+        ("", ["k", record_of(None, shared), "amendment", pack_amendment(plan, awaited, view.definition)])
+    )
     woken = [""] if any(call.index not in begun for call in own) else []
     for instance, lane in lanes.items():
         is_new = any(call.index not in begun for call in lane.calls)
@@ -423,14 +426,16 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Reque
     asked = models.with_fallbacks(config.get("model"))
     tokens = _estimate(view, added, schema, asked)
     estimate = estimate_of(asked if view.limits.money is not None else (), tokens, most)
+    messages, quotes = quoted(added, view.unshown)
     return RequestRecorded(
-        messages=added,
+        messages=messages,
         config=config,
         estimate=estimate.tokens,
         nanodollars=estimate.nanodollars,
         digest=hashlib.sha256(pack([view.digest, added, schema, config])).hexdigest(),
         schema=schema if schema != view.schema else None,
         repeats=repeats,
+        quotes=quotes,
     )
 
 
@@ -455,10 +460,21 @@ def _estimate(view: LoopView, added: Sequence[Mapping[str, Any]], schema: Any, a
     """
     known = view.loop.known
     if known is None:
-        return request_tokens([*view.asked, *added], asked) + len(pack(schema))
+        return _asked_tokens(view, asked) + request_tokens(added, asked) + len(pack(schema))
     is_answer = [place == 0 and message.get("role") == "assistant" for place, message in enumerate(added)]
     new = [dict.fromkeys(each) if is_ else each for each, is_ in zip(added, is_answer, strict=True)]
     return known + request_tokens(new, asked) + (len(pack(schema)) if schema != view.schema else 0)
+
+
+def _asked_tokens(view: LoopView, models: Sequence[ConfiguredModel]) -> int:
+    """The tokens that the messages of the request before have in this one; each is counted once for a view."""
+    before, count, tokens = view.counted
+    if before != tuple(models):
+        count, tokens = 0, 0
+    if new := view.asked[count:]:
+        tokens += request_tokens(new, models) - 1  # of the brackets around a list there is only a comma
+    view.counted = tuple(models), len(view.asked), tokens
+    return tokens
 
 
 def config_of(view: LoopView, request: Request) -> dict[str, Any]:
@@ -481,10 +497,11 @@ def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) 
         first = render(request)
         return [*first, *render_added(request, view.messages[len(view.context) :])]
     assert tick.solution is not None
-    before, new = view.messages[: view.rendered], view.messages[view.rendered :]
+    new = view.messages[view.rendered :]
     answer = tick.solution["solution"]
     times = repeats["times"] if repeats is not None else 1
     if request.is_native:
         turn = Turn(tick.number, answer, tick.first, tick.solution.get("words", ""), tick.set_aside, times)
-        return [*render_functions(request, turn, fates_of(view, request), before, new), *render_said(new)]
-    return [*render_tick(request, tick.number, answer, fates_of(view, request), before, new, times), *render_said(new)]
+        return [*render_functions(request, turn, fates_of(view, request), view.messages, new), *render_said(new)]
+    fates = fates_of(view, request)
+    return [*render_tick(request, tick.number, answer, fates, view.messages, new, times), *render_said(new)]

@@ -42,7 +42,7 @@ from ..registry.models import ModelRequest
 from ..store.definition import FORMAT, SaidHere, StoredPlan, require_format, unpack_definition
 from ..store.entries import ENTRY_ID, Entry, id_key, read_entry
 from ..store.held_calls import audit_record
-from ..store.keys import ENDED_STATUSES, Condition, Field, Fields
+from ..store.keys import ENDED_STATUSES, LOOP, Condition, Field, Fields
 from ..store.run_list import OWNER, RunList, owner_fields
 from ..store.run_store import Head, RunStore
 from ..store.run_writer import RunCopy, expire_runs
@@ -73,7 +73,7 @@ def script_of(history: RunStore) -> str:
     entries: list[dict[str, Any]] = []
     messages: list[Mapping[str, Any]] = []
     schema, request = None, ModelRequest([])
-    for event in (event for entry in history.entries() for event in entry.loop):
+    for event in (event for entry in history.whole(history.lane(LOOP)) for event in entry.loop):
         if isinstance(event, RequestRecorded):
             messages, schema = [*messages, *event.messages], event.schema or schema
             request = ModelRequest(messages, schema, event.config)

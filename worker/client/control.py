@@ -329,7 +329,8 @@ class LoopControl:
         self._definition()
         messages: list[Any] = []
         schema, asked = None, 0
-        requests = ((entry.tick or 0, event) for entry in self._store.entries() for event in entry.loop)
+        entries = self._store.whole(self._store.lane(LOOP))
+        requests = ((entry.tick or 0, event) for entry in entries for event in entry.loop)
         for number, request in requests:
             if not isinstance(request, RequestRecorded):
                 continue

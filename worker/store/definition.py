@@ -33,7 +33,7 @@ from ..errors import IsSimulation, OtherFormat
 
 # Formats: which runs this version reads; one of another format is left to the workers of its version (SPEC R11.1).
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """Raised when a worker of the version before could not read what is written: it leaves such a run to the others."""
 
 
@@ -457,12 +457,15 @@ def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
     return pack({"calls": packed, **version, **pack_all_places(all_places_of(lane))})
 
 
-def pack_amendment(plan: CheckedPlan, awaited: frozenset[int]) -> bytes:
-    """Pack the part of an amendment that lanes share, for the global lane."""
+def pack_amendment(plan: CheckedPlan, awaited: frozenset[int], before: StoredPlan | None = None) -> bytes:
+    """Pack the part of an amendment that lanes share, for the global lane. Tools that the run has had `before` are left
+    out.
+    """
+    tools, returns = (before.tools, before.returns) if before is not None else ({}, {})
     return pack(
         {
-            "tools": pack_tools(plan.tools),
-            "returns": pack_tools(plan.returns),
+            "tools": pack_tools(_new_tools(plan.tools, tools)),
+            "returns": pack_tools(_new_tools(plan.returns, returns)),
             "delegates": dict(plan.submission.delegates),
             "templates": pack_calls(plan.calls) if plan.submission.is_template else [],
             "awaited": sorted(awaited),
@@ -470,6 +473,12 @@ def pack_amendment(plan: CheckedPlan, awaited: frozenset[int]) -> bytes:
             **pack_trust(plan.trust),
         }
     )
+
+
+def _new_tools(tools: Mapping[str, Tool], before: Mapping[str, Tool]) -> dict[str, Tool]:
+    """Choose the tools that are not the same already."""
+    kept = {name for name, tool in tools.items() if name in before and before[name].declaration == tool.declaration}
+    return {name: tool for name, tool in tools.items() if name not in kept}
 
 
 def pack_amended_lane(record: LaneRecord) -> bytes:

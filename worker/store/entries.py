@@ -53,6 +53,7 @@ from ...protocol.engine.loop import (
     TickClosed,
     TickError,
     UsageCame,
+    read_quotes,
 )
 from ...protocol.trust import Doubt
 from ..broker.attempts import Seen, read_progress
@@ -412,6 +413,8 @@ def _read(kind: type[Any], said: dict[str, Any], message: Mapping[str, Any] | No
         said["errors"] = tuple(TickError(**error) for error in said["errors"])
     if kind is Answered:
         said["message"] = message
+    if kind is RequestRecorded:
+        said["quotes"] = read_quotes(said.get("quotes", ()), len(said["messages"]))
     event: LoopEvent = kind(**{part.name: said[part.name] for part in fields(kind) if part.name in said})
     return event
 

@@ -7,7 +7,7 @@ own part. Both are only ever fed from the log, in order.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -185,8 +185,14 @@ class RunView:
         """The state of the run as far as it was read: the global lane, and what lanes share."""
         self.size = 0
         """The bytes of the definition, of the entries and of the files."""
-        self.entries: list[Entry] = []
-        """The global lane's entries, of a loop: each tick opens that lane again, which is not read again."""
+        self._about: defaultdict[int, list[Entry]] = defaultdict(list)
+        """What the global lane of a loop says of each call: each tick opens that lane again, for the calls that it has
+        brought.
+        """
+        self.undone: list[Entry] = []
+        """The entries of that lane by which calls were undone."""
+        self.laid_out = "0-0"
+        """The entry that says what that lane is."""
         self.files: Mapping[str, bytes] = {}
         """The files in its messages, by their digests."""
         self.born = ""
@@ -293,11 +299,19 @@ class RunView:
             if id_key(entry.id) <= id_key(self.seen):
                 continue
             self.size += entry.size
-            self.state.apply(entry)
-            if self.is_loop:
-                self.entries.append(entry)
+            entry = self.state.apply(entry)
             if entry.record is not None:
                 self._work.clear()
+                self.laid_out = entry.id
+            if self.is_loop and entry.undone is not None:
+                self.undone.append(entry)
+            elif self.is_loop and entry.call is not None:
+                self._about[call_of(entry.call)].append(entry)
+
+    def said_of(self, calls: Iterable[int]) -> list[Entry]:
+        """The entries of a loop's global lane that are about some calls, and those by which calls were undone."""
+        about = (entry for index in calls for entry in self._about.get(index, ()))
+        return sorted((*about, *self.undone), key=lambda entry: id_key(entry.id))
 
 
 class LaneView:
@@ -307,10 +321,11 @@ class LaneView:
         self,
         run: RunView,
         instance: str | None,
-        entries: Iterable[Entry],
+        entries: Iterable[Entry] | None,
         mark: float | None = None,
         unsettled: Mapping[int, int] | None = None,
     ) -> None:
+        """Without `entries` it is the global lane of a loop, as the run's view has it."""
         self.run = run
         self.instance = instance
         self.seen = "0-0"
@@ -319,8 +334,8 @@ class LaneView:
         self.global_seen = run.seen
         self.mark = mark
         """The mark of the lane's published task, read before the calls at work."""
-        entries = list(entries)
-        undone = [entry.undone.calls for entry in entries if entry.undone is not None]
+        is_kept, entries = entries is None, list(entries or ())
+        undone = [entry.undone.calls for entry in (run.undone if is_kept else entries) if entry.undone is not None]
         self.was_retried = bool(undone)
         """Whether calls were undone that calls of the lane may wait for, also such as had begun."""
         self.given_back: dict[int, int] = {}
@@ -328,15 +343,12 @@ class LaneView:
         self.progress: dict[int, bytes] = {}
         """The last progress that calls have reported, for their next attempts."""
         self._again = Counter(call for calls in undone for call in calls)
-        first = next((entry for entry in reversed(entries) if entry.record is not None), None)
-        self._first = first.id if first is not None else "0-0"
+        record, first = (run.state.shared.record, run.laid_out) if is_kept else self._record(entries)
+        self._first = first
         """The entry that says what the lane is; what was given up before is waited for anew."""
-        record = LaneRecord()
-        if first is not None and first.record is not None:
-            record, _ = run.state.read_record(first.record, instance)
         work = run.work(record, instance)
         self.calls, self.by_index, self.awaited = work.calls, work.by_index, work.awaited
-        self.fold = Fold(run.fold) if instance is not None else Fold()
+        self.fold = run.fold.copy() if is_kept else Fold(run.fold) if instance is not None else Fold()
         definition = run.definition
         self._gathered = GatheredFolds(run.state.added_sources)
         terms = LaneConfig(
@@ -355,8 +367,24 @@ class LaneView:
         self._settled: set[int] = set()
         """The gather calls of which the log knows that they are settled here."""
         self._unsettled = unsettled
-        self.feed(with_effective_events(entries))
+        if is_kept:
+            self._recall()
+        else:
+            self.feed(with_effective_events(entries))
         self.note_global()
+
+    def _record(self, entries: Sequence[Entry]) -> tuple[LaneRecord, str]:
+        """What the lane is, and the entry that says so."""
+        for entry in reversed(entries):
+            if entry.record is not None:
+                return self.run.state.read_record(entry.record, self.instance)[0], entry.id
+        return LaneRecord(), "0-0"
+
+    def _recall(self) -> None:
+        """Take in what the run's view knows of the lane and of its calls; the fold has what they have written."""
+        for entry in with_effective_events(self.run.said_of(self.by_index)):
+            self._note(entry, is_folded=True)
+        self.seen, self.size = self.run.seen, self.run.size
 
     @classmethod
     async def open(cls, log: MessageLog, run: RunView, instance: str | None, opened: Opened | None = None) -> LaneView:
@@ -375,16 +403,16 @@ class LaneView:
         if opened is None or has_gathers:
             opened = await log.open(run.run, instance, after=run.seen if is_kept else "0-0")
         entries = run.entries_of(opened)
+        laid_out = [id_key(entry.id) for entry in entries[not is_kept :] if entry.replaces_plan]
         if is_kept:
             run.feed(entries)
             run.files = await log.with_files(run.run, run.files, entries)
-            entries = list(run.entries)
-        laid_out = [id_key(entry.id) for entry in entries[1:] if entry.replaces_plan]
-        if laid_out or run.is_loop:  # what ticks have brought may be newer than the view
+        elif laid_out or run.is_loop:  # what ticks have brought may be newer than the view
             await run.catch_up(log)
-            if instance is None and run.has_gathers and (not has_gathers or max(laid_out, default=counted) > counted):
-                return await cls.open(log, run, instance)
-        view = cls(run, instance, entries, opened.mark, unsettled)
+        is_newer = not has_gathers or max(laid_out, default=counted) > counted
+        if instance is None and run.has_gathers and (laid_out or run.is_loop) and is_newer:
+            return await cls.open(log, run, instance)
+        view = cls(run, instance, None if is_kept else entries, opened.mark, unsettled)
         if opened.open_calls:
             running = await log.at_work(run.run, instance, view.execution.unended, opened.now_ms)
             if not await view.catch_up(log):
@@ -463,20 +491,23 @@ class LaneView:
     def feed(self, entries: Iterable[Entry]) -> None:
         """Take in entries of the lane, the next ones."""
         for entry in entries:
-            event = entry.event
-            if isinstance(event, PromisesGivenUp):
-                self._note_given_up(entry.id)
-            elif isinstance(event, CallGivenBack):
-                self.given_back.setdefault(event.call, moment_ms(entry.id))
-            elif isinstance(event, CallProgressed):
-                self.progress[event.call] = pack_progress(event.progress)
-            elif event is not None and not isinstance(event, RunStatusChanged):
-                self._take(event, f"message {entry.id}")
+            self._note(entry)
             self.seen = entry.id
             self.size += entry.size
 
-    def _take(self, event: Event, source: str) -> None:
-        if isinstance(event, WriteEvent):
+    def _note(self, entry: Entry, *, is_folded: bool = False) -> None:
+        event = entry.event
+        if isinstance(event, PromisesGivenUp):
+            self._note_given_up(entry.id)
+        elif isinstance(event, CallGivenBack):
+            self.given_back.setdefault(event.call, moment_ms(entry.id))
+        elif isinstance(event, CallProgressed):
+            self.progress[event.call] = pack_progress(event.progress)
+        elif event is not None and not isinstance(event, RunStatusChanged):
+            self._take(event, f"message {entry.id}", is_folded=is_folded)
+
+    def _take(self, event: Event, source: str, *, is_folded: bool = False) -> None:
+        if isinstance(event, WriteEvent) and not is_folded:
             call = self.by_index.get(-1 if event.call is None else event.call) if self._relabels else None
             if call is not None:
                 event = relabelled(event, call, self.execution.trust_of(call), self.fold, self.run.state.added_sources)

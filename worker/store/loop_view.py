@@ -15,7 +15,17 @@ from ...broker_config import Settings
 from ...protocol.calls.call import Call
 from ...protocol.calls.meta_properties import RECORDS
 from ...protocol.engine.events import Status
-from ...protocol.engine.loop import Answered, Loop, LoopLimits, PartCame, Planned, RequestRecorded, Stage, Tick
+from ...protocol.engine.loop import (
+    Answered,
+    Loop,
+    LoopLimits,
+    PartCame,
+    Planned,
+    RequestRecorded,
+    Stage,
+    Tick,
+    with_quotes,
+)
 from ...protocol.engine.outcomes import holds_references
 from ...protocol.messages import digests, sent_bytes
 from ...protocol.plan.additions import SoFar
@@ -23,6 +33,7 @@ from ...protocol.requests import Request
 from ...protocol.requests.data_blocks import shown_error_type
 from ...protocol.requests.receipts import given_places
 from ...protocol.requests.tool_texts import JSON
+from ...protocol.state.context import Context as MessageContext
 from ...protocol.state.fold import Fold
 from ...protocol.state.labels import TRUSTED, Labels, marks_of
 from ..broker.attempts import Tokens
@@ -59,6 +70,11 @@ class Ended:
 class LoopView:
     """The state of one run's loop, and what the next request is made of."""
 
+    counted: tuple[Sequence[Any], int, int] = (), 0, 0
+    """How many messages of the last request were counted for which models, and their tokens."""
+    trace = ""
+    """The run's place in a trace, where it is not the root of its own."""
+
     def __init__(self, run: str, definition: StoredPlan, tokens: Tokens, limits: LoopLimits) -> None:
         assert definition.request is not None
         self.run = run
@@ -71,8 +87,6 @@ class LoopView:
         self.born = ""
         """When it was submitted, which tells it from another one under its id."""
         self.priority = 0
-        self.trace = ""
-        """Its place in a trace, where it is not the root of its own."""
         self.limits = limits
         self.seen = "0-0"
         self.size = 0
@@ -99,15 +113,17 @@ class LoopView:
         """The request, once it was read."""
         self.rendered = 0
         """How many messages of the log it shows."""
+        self.unshown: dict[str, Mapping[str, Any]] = {}
+        """The messages that came since, by their entries."""
         self.context: list[Mapping[str, Any]] = []
         """The messages that the run was submitted with."""
-        self.messages: list[Mapping[str, Any]] = []
-        """Every message of the log."""
+        self.messages = MessageContext()
+        """Every message of the log, and what they come to."""
         self.ended: dict[Where, Ended] = {}
         """The calls that have ended in the current tick."""
         self.labels: Labels = TRUSTED
         """The sources of everything that was in the log, also of what counts no more."""
-        self._known: list[Mapping[str, Any]] = []
+        self._known = self.messages
         """The messages of the log but those of the calls that run meanwhile."""
         self._left = self._set_aside = 0
         """How many calls have not ended, and how many of them wait for a person."""
@@ -182,7 +198,7 @@ class LoopView:
         return 1 + self._last_index
 
     @property
-    def known(self) -> Sequence[Mapping[str, Any]]:
+    def known(self) -> MessageContext:
         """The messages by which an answer is read: nothing that calls of it have written meanwhile (SPEC R13.8)."""
         return self._known if self.loop.stage is Stage.OPEN else self.messages
 
@@ -288,6 +304,8 @@ class LoopView:
         self.own_seen = entry.id
         for event in entry.loop:
             if isinstance(event, RequestRecorded):
+                event = with_quotes(event, self.unshown.get)
+                self.unshown.clear()
                 self.rendered = len(self.messages)
                 self.schema = event.schema if event.schema is not None else self.schema
                 self.asked += event.messages
@@ -298,9 +316,11 @@ class LoopView:
                 self.wire = event.config.get("wire", JSON)
                 self.ended.clear()
             elif isinstance(event, PartCame) and self.loop.stage is not Stage.OPEN:
-                self._known = list(self.messages)
+                self._known = self.messages.copy()
             elif isinstance(event, Answered):
-                self.messages.append(event.message)
+                self.messages.take(event.message)
+                self.unshown[entry.id] = event.message
+                self._known = self.messages
                 if event.provider_data is not None:
                     self.provider_data[str(self.loop.tick.number)] = event.provider_data
         self.state.apply(entry)
@@ -313,13 +333,17 @@ class LoopView:
         self._left += lane.left - left
         self._set_aside += lane.set_aside - set_aside
         if entry.record is not None:
-            self._last_index = max(self._last_index, max(lane.known, default=-1))
+            self._last_index = max(self._last_index, lane.last_index)
         if entry.message is not None:
             if entry.call is not None:
                 self._positions.setdefault((entry.instance, entry.call), []).append(len(self.messages))
-            self.messages.append(entry.message)
+            self.messages.take(entry.message)
+            self.unshown[entry.id] = entry.message
             self.labels |= marks_of(entry.message).labels
-            (self._known if entry.call is None else self._written).append(entry.message)
+            if entry.call is not None:
+                self._written.append(entry.message)
+            elif self._known is not self.messages:
+                self._known.take(entry.message)
         if (end := entry.end) is not None:
             written = tuple(self._written)
             self.ended[entry.instance, end.call] = Ended(end.status, end.error, end.reason, written, end.labels)
@@ -327,8 +351,9 @@ class LoopView:
         elif entry.undone is not None:
             for index in entry.undone.calls:
                 self.ended.pop((entry.instance, index), None)
-                for position in self._positions.pop((entry.instance, index), ()):
-                    self.messages[position] = _WITHDRAWN
+            where = ((entry.instance, index) for index in entry.undone.calls)
+            if undone := [position for each in where for position in self._positions.pop(each, ())]:
+                self.messages.replace(_WITHDRAWN, undone)
 
     def position(self, index: int) -> int:
         """The position of a call in the solution of the current tick."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 from redis import Redis
 
 from ...protocol.engine.events import Failure, Success
-from ...protocol.engine.loop import LoopLimits
+from ...protocol.engine.loop import LoopLimits, RequestRecorded, entries_quoted, with_quotes
 from ...protocol.state.labels import TRUSTED, marks_of
 from ..backoff import batches
 from ..broker.attempts import CallId, lane_token
@@ -337,6 +337,22 @@ class RunStore:
         """
         for id_, fields in self.raw(after=after, until=until, first=first):
             yield read_entry(id_, fields)
+
+    def whole(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """The entries, requests of a loop among them with all that they show."""
+        for page in batches(entries, HISTORY_PAGE):
+            asked = (event for entry in page for event in entry.loop if isinstance(event, RequestRecorded))
+            ids = [*dict.fromkeys(id_ for request in asked for id_ in entries_quoted(request))]
+            with self.redis.pipeline(transaction=False) as pipeline:
+                for id_ in ids:
+                    pipeline.xrange(self.keys.log, id_, id_)
+                read = [read_entry(*raw) for raws in pipeline.execute() for raw in raws]
+            found = {entry.id: entry.message for entry in read}
+            for entry in page:
+                events = (
+                    with_quotes(one, found.get) if isinstance(one, RequestRecorded) else one for one in entry.loop
+                )
+                yield entry._replace(loop=tuple(events)) if entry.loop else entry
 
     def raw(self, *, after: str = "0-0", until: str = "+", first: Any = None) -> Iterator[RawEntry]:
         """Read entries like `entries`, each as Redis has it."""

@@ -173,6 +173,10 @@ class LaneState:
         """The records of the lane, the newest last."""
         self.known: Mapping[int, Call] = {}
         """Every call that it has ever had."""
+        self.last_index = -1
+        """The highest index of these."""
+        self.has_gathers = False
+        """Whether one of them reads in every instance (SPEC R10.4)."""
         self.calls: dict[int, CallState] = {}
         """The calls that have begun, or ended."""
         self.left = 0
@@ -191,7 +195,7 @@ class LaneState:
     @property
     def open(self) -> Iterator[int]:
         """The calls that have not ended."""
-        return (index for index in self.known if self.end(index) is None)
+        return (index for index in self.known if self.end(index) is None) if self.left else iter(())
 
     @property
     def ended(self) -> dict[int, End]:
@@ -224,12 +228,13 @@ class LaneState:
     def lay_out(self, record: LaneRecord, calls: Mapping[int, Call]) -> None:
         """Take in what the lane is from now on; `calls` are those of the record."""
         self.records.append(record)
+        self.last_index = max(self.last_index, max(calls, default=-1))
+        self.has_gathers = self.has_gathers or any(call.gather for call in calls.values())
         if not self.known:
             self.known = calls
             self.left += len(calls)
             return
-        new = {index: call for index, call in calls.items() if index not in self.known}
-        self.left += len(new)
+        self.left += sum(index not in self.known for index in calls)
         self.known = {**self.known, **calls}
 
     def apply(self, entry: Entry) -> None:
@@ -384,6 +389,8 @@ class RunState:
         """Whether this process knows of sources of results that the run does not: what the log holds gets them."""
         self.added_sources = TRUSTED
         """The sources of results in any lane, where the run has gather calls: lanes not open here count, too."""
+        self._named: dict[tuple[str, Runner], Call] = {}
+        """A call of each tool and runner that is known: what is trusted of calls depends on these."""
         self._at = id_key(at) if at is not None else None
         self._laid_out: dict[tuple[bytes, bool], tuple[LaneRecord, Mapping[int, Call]]] = {}
         """The records that are the same for all instances, read once: they name templates, and no amendment changes
@@ -425,9 +432,11 @@ class RunState:
             self.definition = self.definition.amended(entry.amendment)
             self.amended = entry.id
         if entry.record is not None:
-            lane.lay_out(*self.read_record(entry.record, entry.instance))
-            self.relabels |= self.definition.said_of(lane.known.values()).relabels
-            if entry.instance is None and any(call.gather for call in lane.known.values()):
+            record, calls = self.read_record(entry.record, entry.instance)
+            lane.lay_out(record, calls)
+            self._named |= {(call.tool, call.runner): call for call in calls.values()}
+            self.relabels |= self.definition.said_of(self._named.values()).relabels
+            if entry.instance is None and lane.has_gathers:
                 self.added_sources = _added_sources(self.definition)
                 self.relabels |= bool(self.added_sources)
         if self.relabels:

@@ -36,6 +36,7 @@ from ..backoff import batches
 from ..broker.attempts import TracePlace
 from ..errors import InfrastructureError, OtherFormat, RunNotFound, WorkerError
 from ..limits import AT_ONCE, DELAY_MS, SENDING_BATCH, SENDING_MOST_BYTES, SENDING_NS, WRITING_MS
+from ..store.entries import Entry
 from ..store.keys import ENDED_STATUSES
 from ..store.run_list import RunList
 from ..store.run_store import RunStore
@@ -239,7 +240,8 @@ class TraceExport:
         sent = 0
         if self._sender.samples(traced.place, traced.above):
             spans = RunSpans(traced, store.definition(), store.codes, shows_content=shows_content())
-            sent = self._sender.send(_spans(spans, store, children.append))
+            entries = store.whole(store.entries()) if shows_content() else store.entries()
+            sent = self._sender.send(_spans(spans, entries, children.append))
         return Exported(run, traced.place.trace, sent, state["status"] in ENDED_STATUSES, tuple(children))
 
     def export_ended(self) -> Iterator[Exported]:
@@ -271,9 +273,9 @@ class TraceExport:
                     yield run, finished
 
 
-def _spans(spans: RunSpans, store: RunStore, note_child: Callable[[str], None]) -> Iterator[Span]:
+def _spans(spans: RunSpans, entries: Iterable[Entry], note_child: Callable[[str], None]) -> Iterator[Span]:
     """Yield the spans of a log, and note the child runs that it names."""
-    for entry in store.entries():
+    for entry in entries:
         if entry.child is not None:
             note_child(entry.child)
         yield from spans.take(entry)

@@ -394,7 +394,7 @@ def conversation(run: OpenedRun) -> dict[str, Any]:
         raise NoLoop(f"run {run.store.run} is not a request: it asks no model and has no ticks")
     wanted = run.query.number("tick")
     loop, said = Loop(), dict[int, dict[str, Any]]()
-    for entry in run.store.lane(LOOP):
+    for entry in run.store.whole(run.store.lane(LOOP)):
         loop = follow(loop, entry)
         _take(said, entry)
     asked = [tick for tick in loop.ticks if tick.number in said]

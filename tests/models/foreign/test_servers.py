@@ -514,7 +514,7 @@ def conversations(context: list[Any]) -> Iterator[list[dict[str, Any]]]:
     answer: dict[str, Any] = {"calls": [], "output": None}
     before = list(request.submission.context)
     error = {"type": "error", "data": {"call": None, "error": {"type": "Odd", "message": "no calls", "pointer": ""}}}
-    second = [*first, *render_tick(request, 0, answer, (), before, [error])]
+    second = [*first, *render_tick(request, 0, answer, (), [*before, error], [error])]
     second.append({"role": "system", "content": "Hurry up."})
     for messages in (first, second):
         yield [dict(each) for each in Fitting(MODEL, OpenAIChat.url).fitted(asked(messages, compose(request))).messages]
