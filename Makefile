@@ -79,6 +79,8 @@ nightly: setup $(OLDEST_REDIS) ## run every test at full size on each server, th
 	ACTS_SERVER_BINARY=$(abspath $(OLDEST_REDIS)) $(PYTEST) -m "each_server and not nightly" $(ARGS) || status=1; \
 	$(BIN)/python -m tests.chaos --seconds 1800 || status=1; \
 	ACTS_SERVER_BINARY=redis-server $(BIN)/python -m tests.chaos --seconds 1800 || status=1; \
+	$(BIN)/python -m tests.chaos --limits --seconds 600 || status=1; \
+	ACTS_SERVER_BINARY=redis-server $(BIN)/python -m tests.chaos --limits --seconds 600 || status=1; \
 	$(BIN)/python -m tests.chaos --rabbitmq || status=1; \
 	exit $$status
 

@@ -104,6 +104,9 @@ MCP_SHORTEST: Final = 3
 
 # models
 KEY_CHARACTERS: Final = 16
+MINUTE_MS: Final = 60_000
+MOST_A_MINUTE: Final = 100_000
+"""The most requests a minute that a model's limit may name: as many moments are kept."""
 
 # settings
 SETTINGS_SHORTEST = 3

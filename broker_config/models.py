@@ -101,6 +101,10 @@ class ConfiguredModel(BaseModel):
     """Tokens that it reads at once, its answer included; None: not known."""
     max_output_tokens: int | None = Field(None, gt=0)
     """Tokens that an answer may have if a `config` does not say."""
+    requests_per_minute: int | None = Field(None, gt=0, le=limits.MOST_A_MINUTE)
+    """Requests to it that may begin in any minute, over all workers; None: any number."""
+    tokens_per_minute: int | None = Field(None, gt=0)
+    """Tokens that requests to it may take in any minute, over all workers; None: any number."""
     price: OptionalPrice = None
     """Its price; None: as in the public list of prices, if it is there."""
     extra_body: ExtraBody = None
@@ -133,6 +137,11 @@ class ConfiguredModel(BaseModel):
     def name(self) -> str:
         """Name of the model at its provider, behind the colon."""
         return self.model.partition(":")[2]
+
+    @property
+    def place(self) -> str:
+        """The model and the host where it is asked: models of one place share what its provider allows in a minute."""
+        return self.model if self.base_url is None else f"{self.model}@{host_of(self.base_url)}"
 
     @property
     def sees_pictures(self) -> bool:
@@ -181,6 +190,21 @@ def secrets_of_body(extra_body: str | None) -> Iterator[str]:
 def has_credentials(value: SecretUrl | None) -> bool:
     """Say whether an address has a user or a password."""
     return value is not None and "@" in urlsplit(value.get_secret_value()).netloc
+
+
+def host_of(url: SecretUrl) -> str:
+    """Return the host of an address, and its port."""
+    return urlsplit(url.get_secret_value()).netloc.rpartition("@")[2]
+
+
+def unequal_limits(models: Iterable[ConfiguredModel]) -> str:
+    """Return a place that models share whose limits of a minute differ, or an empty text."""
+    found: dict[str, tuple[int | None, int | None]] = {}
+    for model in models:
+        own = model.requests_per_minute, model.tokens_per_minute
+        if found.setdefault(model.place, own) != own:
+            return model.place
+    return ""
 
 
 def missing_fallbacks(models: Mapping[str, ConfiguredModel], own: Collection[str]) -> str:

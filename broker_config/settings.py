@@ -56,6 +56,7 @@ from .models import (
     masked_body,
     missing_fallbacks,
     secrets_of_body,
+    unequal_limits,
 )
 from .tokens import AccessToken, ActingSettings, Right, check_signing_key, checked_tokens, read_tokens
 
@@ -189,6 +190,20 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         FOUND,
         gt=0,
     )
+    model_requests_per_minute: int | None = setting(
+        None,
+        "Requests to that model that may begin in any minute, over all workers: others wait. Unset: any number.",
+        FOUND,
+        gt=0,
+        le=limits.MOST_A_MINUTE,
+    )
+    model_tokens_per_minute: int | None = setting(
+        None,
+        "Tokens that requests to that model, with their answers, may take in any minute, over all workers. "
+        "Unset: any number.",
+        FOUND,
+        gt=0,
+    )
     model_price: Annotated[OptionalPrice, NoDecode] = setting(
         None,
         'What that model costs, in US dollars for a million tokens, as JSON: {"input": 2.5, "output": 10, "cached": '
@@ -231,8 +246,9 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
     models: Annotated[dict[str, ConfiguredModel], NoDecode, BeforeValidator(read_object)] = setting(
         {},
         'Further models that a `config.model` may name, as JSON: {"NAME": {"model": "openai:…", "base_url": …, '
-        '"api_key": …, "context_tokens": …, "max_output_tokens": …, "price": …, "extra_body": …, "recording": …, '
-        '"enforce": …, "profile": …, "fallbacks": ["NAME"]}}.',
+        '"api_key": …, "context_tokens": …, "max_output_tokens": …, "requests_per_minute": …, '
+        '"tokens_per_minute": …, "price": …, "extra_body": …, "recording": …, "enforce": …, '
+        '"profile": …, "fallbacks": ["NAME"]}}.',
         SECRET,
     )
     model_request_seconds: float = setting(
@@ -321,6 +337,12 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
             )
         if missing := missing_fallbacks(self.models, self.model_fallbacks):
             raise ValueError(f"{ENVIRONMENT_PREFIX}MODELS: it has no {missing}, which is named as a fallback")
+        configured = [*self.models.values(), *([self.default_model] if self.default_model is not None else [])]
+        if place := unequal_limits(configured):
+            raise ValueError(
+                f"{ENVIRONMENT_PREFIX}MODELS: several models are {place}, which has one limit for all requests to it: "
+                "give them the same requests_per_minute and tokens_per_minute"
+            )
         return self
 
     def find_model(self, name: str | None) -> ConfiguredModel | None:

@@ -1,7 +1,8 @@
 """Random chaos for as long as one likes: `make chaos` or `python -m tests.chaos --seconds 3600 --seed 7`.
 
 Rounds of a minute: submissions under way, one fault after the other, then rest and the audit. The report goes to
-stdout, progress to stderr. Exit code 0 means that nothing was lost, doubled, wrong, stuck or left behind.
+stdout, progress to stderr. Exit code 0 means that nothing was lost, doubled, wrong, stuck or left behind, and no limit
+exceeded.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from tests.security.rabbitmq import rabbitmq_server
 
 from .faults import BrokerConnectionsClosed, BrokerShortOfMemory, BrokerStopped, Fault
 from .report import Report
-from .rounds import random_round
-from .site import Site
+from .rounds import limited_round, random_round
+from .site import FOUR, POSTS, Site
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,6 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--rabbitmq", action="store_true", help="with a RabbitMQ for the broker, which faults strike, too"
     )
+    parser.add_argument(
+        "--limits",
+        action="store_true",
+        help="four workers of two processes that are killed, and a server, while calls have rates, keys and slots",
+    )
     parser.add_argument("--json", action="store_true", help="machine output")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -45,13 +51,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="acts-chaos-")))
         broker, at_broker = _rabbitmq(stack, folder / "rabbitmq") if options.rabbitmq else (None, ())
-        site = stack.enter_context(Site(options.folder or folder, broker_url=broker))
+        posts = FOUR if options.limits else POSTS
+        site = stack.enter_context(Site(options.folder or folder, posts, broker_url=broker, is_limited=options.limits))
         ends_at = time.monotonic() + options.seconds
         for number in count(options.round):
-            command = "--rabbitmq " if options.rabbitmq else ""
+            command = "".join(f"--{name} " for name in ("rabbitmq", "limits") if getattr(options, name))
             command += f"--seed {options.seed} --round {number} --round-seconds {options.round_seconds:g} --seconds 1"
             print(f"round {number}: {shlex.join([sys.executable])} -m tests.chaos {command}", file=sys.stderr)
-            round_ = random_round(site, options.seed, number, seconds=options.round_seconds, at_broker=at_broker)
+            if options.limits:
+                round_ = limited_round(site, options.seed, number, seconds=options.round_seconds)
+            else:
+                round_ = random_round(site, options.seed, number, seconds=options.round_seconds, at_broker=at_broker)
             report.add(round_)
             print(*_summary(round_.audit.findings, len(round_.incidents)), sep="\n", file=sys.stderr, flush=True)
             if time.monotonic() >= ends_at:

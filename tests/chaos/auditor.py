@@ -1,8 +1,8 @@
 """The audit: what a chaos has left behind, held against what must be there.
 
 Every run has ended, every value and status is the evaluator's, every call was committed once, what was sent and
-forgotten has had its effect, and no key, lease or task is left over. A client that was killed or told of a failure
-leaves a run that ends like any other, or nothing.
+forgotten has had its effect, no limit was exceeded, and no key, lease or task is left over. A client that was killed or
+told of a failure leaves a run that ends like any other, or nothing.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 import threading
 import time
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Final, Literal
 
 import kombu.pools
@@ -31,12 +33,14 @@ from acts_celery.worker.store.entries import moment_ms
 from acts_celery.worker.store.keys import ENDED_STATUSES, Keys, active_runs
 from acts_celery.worker.store.run_store import Background, RunStore
 
+from .limited import ASKED, LIMITS, REQUESTS_A_MINUTE, TOKENS_A_MINUTE
 from .site import Site
 from .workload import CallKey, Submission, without_errors
 
-Wrong = Literal["lost", "duplicated", "wrong", "stuck", "orphan"]
+Wrong = Literal["lost", "duplicated", "wrong", "stuck", "orphan", "exceeded"]
 
 _INTERVAL_SECONDS: Final = 0.1
+_EXPIRE: Final = ("begun", "spent")
 _MOST_TOLD: Final = 300
 
 
@@ -59,6 +63,10 @@ class Audit:
     """For each call that is not itself tried again by its policy: how often it was executed."""
     commits: list[float] = field(default_factory=list)
     """When calls ended, in order, in seconds since the epoch."""
+    limited: Counter[str] = field(default_factory=Counter)
+    """How often activities with limits have begun."""
+    most: dict[str, int] = field(default_factory=dict)
+    """The most that were seen of each limit: that have begun within a window, or that were at work together."""
     in_doubt: int = 0
     """Runs that no client was told of, and that ended like the others."""
     removed: int = 0
@@ -98,6 +106,7 @@ class Auditor:
                 self._audit.in_doubt += run.id not in accepted
                 self._look_at_run(run, submission)
         self._look_at_executions(copies)
+        self._look_at_limits(copies)
         self._look_at_the_rest()
         self._audit.commits.sort()
         return self._audit
@@ -114,8 +123,8 @@ class Auditor:
         self._until(lambda: not self._redis.zcard(active_runs(self._prefix)))
         self._until(lambda: not self._waiting_tasks())
         self._until(lambda: not self._unsettled())
-        if not self._until(lambda: self._listeners() == len(self._site.crew)):
-            told = f"{self._listeners()} of {len(self._site.crew)} workers listen to their queues"
+        if not self._until(lambda: self._listeners() == self._site.processes):
+            told = f"{self._listeners()} of {self._site.processes} processes listen to their queues"
             self._audit.add("stuck", told)
 
     def _let_age(self, run: str) -> None:
@@ -162,8 +171,9 @@ class Auditor:
         return [key for key in self._keys() if key.endswith(":outbox")] + self._held_slots()
 
     def _held_slots(self) -> list[str]:
-        """Names of which somebody holds a slot, or waits for one."""
-        return [key.decode() for key in self._redis.scan_iter(f"{self._prefix}:{{slots}}:*", count=1_000)]
+        """Names of which somebody holds a slot, or waits for one; what has begun expires by itself."""
+        names = (key.decode() for key in self._redis.scan_iter(f"{self._prefix}:{{slots}}:*", count=1_000))
+        return [name for name in names if name.split(":")[2] not in _EXPIRE]
 
     def _listeners(self) -> int:
         """Workers that wait for a task this moment; over a RabbitMQ those that answer."""
@@ -277,6 +287,39 @@ class Auditor:
             if self._submissions[number].tool(call) not in ("flaky", "failing"):
                 self._audit.executions.append(max(1, records.begun[mark] - copies[number] + 1))
 
+    def _look_at_limits(self, numbers: Collection[int]) -> None:
+        """Of no activity have more begun in a window, or been at work together, than one value of its key allows."""
+        limited = {
+            mark: self._submissions[number].limited_by(call)
+            for number in numbers
+            for mark, call in self._submissions[number].expected.marks.items()
+        }
+        times: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        asked = list[tuple[float, int]]()
+        for mark, began, ended in self._site.records.executions:
+            if mark.startswith(ASKED):
+                asked.append((began, int(mark.split("/")[1])))
+            if mark in limited and limited[mark][0] in LIMITS:
+                times.setdefault(limited[mark], []).append((began, ended))
+        for (tool, lane), executions in times.items():
+            limit, own = LIMITS[tool], sorted(executions)
+            self._audit.limited[tool] += len(own)
+            if limit.begin is not None:
+                begun = [began for began, _ in own]
+                self._note_most(f"{tool} begun", lane, most_within(begun, limit.window_seconds), limit.begin)
+            if limit.at_work is not None:
+                self._note_most(f"{tool} at work", lane, most_together(own), limit.at_work)
+        if asked:
+            self._audit.limited["model"] += len(asked)
+            requests, tokens = (most_in_a_minute(sorted(asked), weighs) for weighs in (False, True))
+            self._note_most("model requests", "all", requests, REQUESTS_A_MINUTE)
+            self._note_most("model tokens", "all", tokens, TOKENS_A_MINUTE)
+
+    def _note_most(self, what: str, lane: str, most: int, allowed: int) -> None:
+        self._audit.most[what] = max(most, self._audit.most.get(what, 0))
+        if most > allowed:
+            self._audit.add("exceeded", f"{what}, for {lane}: {most}, and {allowed} are allowed")
+
     def _look_at_the_rest(self) -> None:
         """Keys that never expire, tasks that nobody takes, slots that nobody gives back, dead letters and workers."""
         for key in self._keys():
@@ -298,3 +341,22 @@ class Auditor:
         while not (is_so := condition()) and time.monotonic() < self._deadline:
             clock.wait(_INTERVAL_SECONDS)
         return is_so
+
+
+def most_within(moments: Sequence[float], seconds: float) -> int:
+    """The most of these moments, which are in order, that lie in one window."""
+    return max(bisect_left(moments, moment + seconds) - place for place, moment in enumerate(moments))
+
+
+def most_in_a_minute(requests: Sequence[tuple[float, int]], weighs: bool) -> int:
+    """The most requests, which are in order, that began in one minute; where it `weighs`, the most of their tokens."""
+    return max(
+        sum(tokens if weighs else 1 for at, tokens in requests[place:] if at < began + 60)
+        for place, (began, _) in enumerate(requests)
+    )
+
+
+def most_together(executions: Sequence[tuple[float, float]]) -> int:
+    """The most that were at work at one moment."""
+    changes = sorted(change for began, ended in executions for change in ((began, 1), (ended, -1)))
+    return max(accumulate(change for _, change in changes))

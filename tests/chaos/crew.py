@@ -47,8 +47,7 @@ class Member:
         self.name = name
         self.deaths: deque[Death] = deque()
         self.log = folder / f"{name}.log"
-        command = [sys.executable, "-m", "acts_celery", "worker", "--json", "--processes", "1"]
-        self._command = [*command, "--name", name, *arguments]
+        self._command = [sys.executable, "-m", "acts_celery", "worker", "--json", "--name", name, *arguments]
         self._environment = {**environment, "PYTHONPATH": str(source)}
         self._folder = folder
         self._lock = threading.Lock()
@@ -62,6 +61,16 @@ class Member:
     def group(self) -> int:
         """The process group of the present process, which is its own id too."""
         return self._present.process.pid
+
+    @property
+    def processes(self) -> frozenset[int]:
+        """The present process and its children: where it is to be several, these take the tasks."""
+        pid = self.group
+        try:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+        except (FileNotFoundError, ProcessLookupError):  # it has just died
+            children = ""
+        return frozenset({pid, *map(int, children.split())})
 
     def wait_until_ready(self) -> None:
         """Return once the present process takes tasks. Raises `TimeoutError`."""

@@ -60,12 +60,12 @@ class WorkerKilled:
     names: tuple[str, ...]
 
     def strike(self, site: Site, random: Random) -> Incident:
-        members = [member for member in site.crew if member.name in self.names]
-        note = _at_work(site, random, lambda note: note.group in [member.group for member in members])
-        at_work = [member for member in members if note is not None and note.group == member.group]
-        member = random.choice(at_work or members)
+        members = [(member, member.processes) for member in site.crew if member.name in self.names]
+        note = _at_work(site, random, lambda note: any(note.group in processes for _, processes in members))
+        at_work = [pair for pair in members if note is not None and note.group in pair[1]]
+        member, processes = random.choice(at_work or members)
         at = time.time()
-        return Incident("worker killed", at, at, frozenset({member.kill()}))
+        return Incident("worker killed", at, at, processes | {member.kill()})
 
 
 class PoolProcessKilled:
@@ -77,6 +77,20 @@ class PoolProcessKilled:
         at = time.time()
         os.kill(note.pid, signal.SIGKILL)
         return Incident("pool process killed", at, at, frozenset({note.pid}))
+
+
+class ProcessKilled:
+    """SIGKILL of one of several processes of a worker, in the midst of a call if one is soon; the others live on."""
+
+    def strike(self, site: Site, random: Random) -> Incident:
+        processes = frozenset[int]().union(*(member.processes for member in site.crew))
+        note = _at_work(site, random, lambda note: note.pid in processes)
+        at, killed = time.time(), frozenset[int]()
+        if note is not None:
+            killed = frozenset({note.pid})
+            with contextlib.suppress(ProcessLookupError):  # another storm has just killed it
+                os.kill(note.pid, signal.SIGKILL)
+        return Incident("process killed" if killed else "no process at work", at, at, killed)
 
 
 class WorkerReplaced:

@@ -51,6 +51,20 @@ class Records:
         latest = {note.mark: note for note in self.notes}
         return [note for note in latest.values() if note.is_beginning]
 
+    @cached_property
+    def executions(self) -> list[tuple[str, float, float]]:
+        """The mark of each execution, its beginning and its end; one without an end is taken to end at once."""
+        found, open_ = list[tuple[str, float, float]](), dict[tuple[str, int], list[int]]()
+        for note in self.notes:
+            own = open_.setdefault((note.mark, note.pid), [])
+            if note.is_beginning:
+                own.append(len(found))
+                found.append((note.mark, note.at, note.at))
+            else:
+                place = own.pop(0)
+                found[place] = (*found[place][:2], note.at)
+        return found
+
     def recoveries(self, killed_at: float, processes: frozenset[int]) -> list[float]:
         """For each call that died with these processes and was begun again: seconds from the kill until then."""
         own = [note for note in self.notes if {note.pid, note.group} & processes and note.at <= killed_at]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from .auditor import Finding
 from .rounds import Round
 
-_PROMISES: Final = ("lost", "duplicated", "wrong", "stuck", "orphan")
+_PROMISES: Final = ("lost", "duplicated", "wrong", "stuck", "orphan", "exceeded")
 
 
 @dataclass
@@ -31,6 +31,10 @@ class Report:
     recoveries: list[float] = field(default_factory=list)
     resumptions: list[float] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    limited: Counter[str] = field(default_factory=Counter)
+    """How often activities with limits have begun."""
+    most: dict[str, int] = field(default_factory=dict)
+    """The most that were seen of each limit."""
 
     def add(self, round_: Round) -> None:
         """Take in a round."""
@@ -46,6 +50,8 @@ class Report:
         self.recoveries += round_.recoveries
         self.resumptions += round_.resumptions
         self.findings += audit.findings
+        self.limited += audit.limited
+        self.most |= {what: max(most, self.most.get(what, 0)) for what, most in audit.most.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON; times in seconds."""
@@ -65,6 +71,7 @@ class Report:
             "executions of a call, most": max(executed, default=None),
             "from a kill until its calls are begun again": _spread(self.recoveries),
             "from an outage's end until a call ends": _spread(self.resumptions),
+            **({"limited activities begun": dict(self.limited), "most of each limit": self.most} if self.most else {}),
             **{kind: kinds[kind] for kind in _PROMISES},
         }
 

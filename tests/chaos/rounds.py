@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
@@ -21,12 +21,14 @@ from .faults import (
     LockKept,
     NetworkCut,
     NetworkSlow,
+    ProcessKilled,
     ServerFull,
     ServerKilled,
     ServerSilent,
     WorkerKilled,
     WorkerReplaced,
 )
+from .limited import LIMITS
 from .records import Records
 from .site import Site
 from .submitter import Submitter
@@ -40,6 +42,8 @@ _KILLED_CLIENTS_FROM: Final = 1_000_000
 """Numbers of the submissions whose clients are killed."""
 
 Strikes = Callable[[Submitter], list[Incident]]
+Draw = Callable[[Random], Fault]
+"""Draws the next fault of a storm."""
 
 
 @dataclass(frozen=True)
@@ -133,23 +137,46 @@ def random_round(site: Site, seed: int, number: int, *, seconds: float, at_broke
             )
         )
 
-    def storm(name: str, fault: Callable[[Random], Fault]) -> list[Incident]:
-        random, incidents = Random(f"{seed} {number} {name}"), []
+    drawn: dict[str, Draw] = {"processes": at_processes, "around": around_them}
+    if at_broker:
+        drawn["broker"] = lambda random: random.choice(at_broker)
+    strikes = _storms(site, f"{seed} {number}", drawn, ends_at)
+    numbered = (submission(seed, number * 1_000 + index) for index in count())
+    return hold_round(site, _while_there_is_time(numbered, ends_at), strikes, also=halved)
+
+
+def limited_round(site: Site, seed: int, number: int, *, seconds: float) -> Round:
+    """So many seconds in which processes, workers and the server are killed while calls wait for rates and slots."""
+    ends_at = time.monotonic() + seconds
+    names = tuple(member.name for member in site.crew)
+
+    def at_processes(random: Random) -> Fault:
+        return random.choice((ProcessKilled(), ProcessKilled(), WorkerKilled(names), WorkerReplaced()))
+
+    def at_the_server(random: Random) -> Fault:
+        return ServerKilled(random.choice((0.0, 2.0)))
+
+    strikes = _storms(site, f"{seed} {number}", {"processes": at_processes, "server": at_the_server}, ends_at)
+    numbered = (submission(seed, number * 1_000 + index, steps=tuple(LIMITS)) for index in count())
+    return hold_round(site, _while_there_is_time(numbered, ends_at), strikes, width=2 * _WIDTH)
+
+
+def _storms(site: Site, seed: str, drawn: Mapping[str, Draw], ends_at: float) -> Strikes:
+    """Storms beside each other until a moment, each of the faults that it draws."""
+
+    def storm(name: str, draw: Draw) -> list[Incident]:
+        random, incidents = Random(f"{seed} {name}"), []
         while (rest := ends_at - time.monotonic()) > 0:
             threading.Event().wait(min(rest, random.uniform(0, _LONGEST_CALM_SECONDS)))
-            incidents.append(fault(random).strike(site, random))
+            incidents.append(draw(random).strike(site, random))
         return incidents
 
     def strikes(_: Submitter) -> list[Incident]:
-        drawn: dict[str, Callable[[Random], Fault]] = {"processes": at_processes, "around": around_them}
-        if at_broker:
-            drawn["broker"] = lambda random: random.choice(at_broker)
         with ThreadPoolExecutor(len(drawn), thread_name_prefix="chaos-storm") as threads:
-            storms = [threads.submit(storm, name, fault) for name, fault in drawn.items()]
+            storms = [threads.submit(storm, name, draw) for name, draw in drawn.items()]
             return [incident for one in storms for incident in one.result()]
 
-    numbered = (submission(seed, number * 1_000 + index) for index in count())
-    return hold_round(site, _while_there_is_time(numbered, ends_at), strikes, also=halved)
+    return strikes
 
 
 def _while_there_is_time(submissions: Iterator[Submission], ends_at: float) -> Iterator[Submission]:

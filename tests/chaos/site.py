@@ -17,10 +17,11 @@ from acts_celery.worker.registry.loading import load as load_activities
 from tests.environment import without_settings
 
 from .crew import Death, Member
+from .limited import MODEL, REQUESTS_A_MINUTE, TOKENS_A_MINUTE
 from .proxy import Proxy
 from .records import Records
 from .server import ROOT, Server
-from .workload import ACTIVITIES, write_model
+from .workload import ACTIVITIES, LIMITED, write_model
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Post:
     arguments: Sequence[str] = ()
     is_remote: bool = False
     """Whether it reaches the server through the proxy."""
+    processes: int = 1
     source: Path = ROOT
     """Where its code lies: elsewhere for an earlier version's."""
 
@@ -40,33 +42,43 @@ POSTS: Final = (
     Post("far", is_remote=True),
     Post("hands", ("-Q", "delegates,background,chaos"), is_remote=True),
 )
+FOUR: Final = tuple(Post(name, processes=2) for name in ("first", "second", "third", "fourth"))
+"""Four workers of two processes, each of which serves every queue."""
 
 
 class Site:
     """Everything that runs; use it as a context manager. All of it ends with the block, or with us."""
 
-    def __init__(self, folder: Path, posts: Sequence[Post] = POSTS, *, broker_url: str | None = None) -> None:
-        """With a `broker_url` messages go there, and the server has the log alone."""
+    def __init__(
+        self, folder: Path, posts: Sequence[Post] = POSTS, *, broker_url: str | None = None, is_limited: bool = False
+    ) -> None:
+        """With a `broker_url` messages go there, and the server has the log alone. One that `is_limited` has the
+        activities with limits, too, which earlier versions did not offer.
+        """
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.crew: list[Member] = []
         self._posts = posts
         self._broker_url = broker_url
-        self._model = write_model(self.folder / "model.json")
+        self._activities = (str(ACTIVITIES), *([str(LIMITED)] if is_limited else []))
+        self._model: dict[str, object] = {"model": write_model(self.folder / "model.json")}
+        if is_limited:
+            limits = {"model_requests_per_minute": REQUESTS_A_MINUTE, "model_tokens_per_minute": TOKENS_A_MINUTE}
+            self._model = {"model": MODEL, **limits}
         self._records = self.folder / "records"
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        load_activities(str(ACTIVITIES))
+        for file in self._activities:
+            load_activities(file)
         with self._stack:
             self.server = Server(self.folder / "server")
             self._stack.callback(self.server.stop)
             self.server.start()
             self.proxy = self._stack.enter_context(Proxy(self.server.port))
             for post in self._posts:
-                member = Member(
-                    post.name, post.arguments, self._environment(post), folder=self.folder, source=post.source
-                )
+                arguments = ("--processes", str(post.processes), *post.arguments)
+                member = Member(post.name, arguments, self._environment(post), folder=self.folder, source=post.source)
                 self._stack.callback(member.stop)
                 self.crew.append(member)
             for member in self.crew:
@@ -88,8 +100,8 @@ class Site:
             env_file=None,
             broker_url=self._broker_url or url,
             redis_url=url,
-            activities=(str(ACTIVITIES),),
-            model=self._model,
+            activities=self._activities,
+            **self._model,
         )
 
     def environment(self, url: str) -> dict[str, str]:
@@ -99,6 +111,11 @@ class Site:
     def client(self) -> Client:
         """A client for one thread."""
         return Client(self.settings)
+
+    @property
+    def processes(self) -> int:
+        """How many processes take tasks."""
+        return sum(post.processes for post in self._posts)
 
     @cached_property
     def redis(self) -> Redis:

@@ -9,7 +9,7 @@ import pytest
 
 from acts_celery.worker.store.keys import Keys
 
-from .auditor import Auditor
+from .auditor import Auditor, most_together, most_within
 from .faults import Incident
 from .rounds import calm_seconds
 from .site import Site
@@ -39,6 +39,11 @@ def found(site: Site, accepted: dict[str, Submission], *, patience_seconds: floa
 def test_a_wait_is_counted_without_the_outages_in_it_and_what_two_of_them_share_once() -> None:
     outages = [Incident("", *times) for times in ((0, 12), (20, 30), (22, 25), (28, 35), (90, 99))]
     assert calm_seconds(outages, 10, 50) == 40 - 2 - 15
+
+
+def test_what_begins_as_a_window_ends_is_not_within_it_and_what_begins_as_another_ends_is_not_beside_it() -> None:
+    assert most_within([0.0, 0.2, 1.0, 1.1, 1.19], 1.0) == 4
+    assert most_together([(0.0, 1.0), (0.5, 2.0), (1.0, 3.0), (1.5, 1.5)]) == 2
 
 
 def last_commit(redis: Any, keys: Keys) -> tuple[str, dict[str, bytes]]:

@@ -26,8 +26,8 @@ from .faults import (
     WorkerReplaced,
 )
 from .previous import NoPrevious, unpack_previous
-from .rounds import Round, at_progress, hold_round
-from .site import Post, Site
+from .rounds import Round, at_progress, hold_round, limited_round
+from .site import FOUR, Post, Site
 from .workload import Submission, submission
 
 SEED = 20_261_121
@@ -78,6 +78,14 @@ def test_a_worker_replaced_as_in_a_deployment(site: Site) -> None:
     one = struck(site, WorkerReplaced())
     assert_unharmed(one)
     assert set(one.audit.executions) == {1}
+
+
+@pytest.mark.nightly
+def test_limits_hold_while_processes_of_four_workers_of_two_and_the_server_are_killed(tmp_path: Path) -> None:
+    with Site(tmp_path, FOUR, is_limited=True) as site:
+        one = limited_round(site, SEED, 0, seconds=60)
+    assert one.audit.findings == []
+    assert len(one.audit.most) == 7
 
 
 @pytest.mark.nightly

@@ -18,19 +18,23 @@ from typing import Any, Final
 
 from tests.protocol import naive
 
+from .limited import LANES, LIMITS, WORDS
+
 Json = dict[str, Any]
 CallKey = tuple[str | None, int]
 """The instance and the index of a call."""
 
 ACTIVITIES: Final = Path(__file__).with_name("activities.py")
+LIMITED: Final = Path(__file__).with_name("limited.py")
 BASE: Final = 100
-WORDS: Final = {"«one»": "«eins»", "«two»": "«zwei»", "«three»": "«drei»"}
 SIZES: Final = ((1, 3), (1, 6), (4, 3), (12, 2), (30, 2))
 """Instances, and shapes in each."""
 SECONDS: Final = (0.0, 0.0, 0.005, 0.02, 0.05, 0.3, 1.0)
 """How long calls take."""
 UNCOUNTED: Final = frozenset({"translate", "interpret"})
 """A scripted model's calls leave no records."""
+STEPS: Final = ("step", "step", "stepPlain", "stepElsewhere")
+"""What chains are made of."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,10 @@ class Submission:
         name: str = self._calls[call[1]]["_tool"]
         return name
 
+    def limited_by(self, call: CallKey) -> tuple[str, str]:
+        """The tool of a call, and the value of its limits' key."""
+        return self.tool(call), self._calls[call[1]].get("lane", "")
+
     @property
     def _calls(self) -> list[Json]:
         if "solution" in self.document:
@@ -94,11 +102,13 @@ class Submission:
                 yield mark(self.number, *call), call
 
 
-def submission(seed: int, number: int, *, size: tuple[int, int] | None = None) -> Submission:
-    """The submission of this number; the same for the same seed."""
+def submission(
+    seed: int, number: int, *, size: tuple[int, int] | None = None, steps: Sequence[str] = STEPS
+) -> Submission:
+    """The submission of this number; the same for the same seed. Its chains are made of these `steps`."""
     random = Random(f"{seed} {number}")
     instances, shapes = size or random.choice(SIZES)
-    author = _Author(number, [f"i{index}" for index in range(instances)], random)
+    author = _Author(number, [f"i{index}" for index in range(instances)], random, steps)
     return Submission(number, author.plan(shapes) if random.random() < 0.25 else author.solution(shapes))
 
 
@@ -121,10 +131,11 @@ def without_errors(data: Mapping[str, Any]) -> Json:
 class _Author:
     """Writes one submission, lane by lane; the current lane is `None` for the global one."""
 
-    def __init__(self, number: int, instances: Sequence[str], random: Random) -> None:
+    def __init__(self, number: int, instances: Sequence[str], random: Random, steps: Sequence[str]) -> None:
         self._number = number
         self._instances = instances
         self._random = random
+        self._steps = steps
         self._lane: str | None = None
         self._is_plan = False
         self._calls: list[Json] = []
@@ -194,8 +205,9 @@ class _Author:
         return self._random.choice(SECONDS)
 
     def _step(self, value: str, to: str) -> str:
-        tool = self._random.choice(("step", "step", "stepPlain", "stepElsewhere"))
-        return self._add(tool, to, value=value, seconds=self._seconds())
+        tool = self._random.choice(self._steps)
+        lane = {"lane": self._random.choice(LANES)} if tool in LIMITS else {}
+        return self._add(tool, to, value=value, seconds=self._seconds(), **lane)
 
     def _chain(self, value: str, length: int) -> str:
         for _ in range(length):
@@ -263,7 +275,7 @@ def _word(parameters: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
 
 
 FUNCTIONS: Final[Mapping[str, naive.Function]] = {
-    **dict.fromkeys(("step", "stepPlain", "stepElsewhere", "flaky"), _next),
+    **dict.fromkeys((*STEPS, *LIMITS, "flaky"), _next),
     **dict.fromkeys(("translate", "interpret"), _word),
     "total": _total,
     "parity": _parity,

@@ -180,6 +180,22 @@ def test_an_answer_of_which_something_was_heard_is_not_asked_for_again() -> None
         asyncio.run(asking.answered(candidates, request("a"), lambda _: None, 30, lambda *_: None))
 
 
+@pytest.mark.parametrize(("most", "least_seconds"), [(5, 0.02), (None, 0.0)])
+def test_an_answer_of_a_model_with_a_limit_tells_when_its_provider_had_the_request(
+    most: int | None, least_seconds: float
+) -> None:
+    class Slow(Model):
+        async def ask(self, request: ModelRequest, on_text: Callable[[str], None]) -> Answer:
+            await asyncio.sleep(0.02)
+            on_text("{")
+            await asyncio.sleep(0.02)
+            return Answer("{}", "slow")
+
+    candidates = [asking.Candidate(Slow(), "x", configured=ConfiguredModel(model="a:x", requests_per_minute=most))]
+    answer = asyncio.run(asking.answered(candidates, request("a"), lambda _: None, 30, lambda *_: None))
+    assert least_seconds <= answer.heard_seconds <= answer.duration_seconds - least_seconds
+
+
 def test_loading_what_it_takes_to_ask_a_model_is_not_its_time() -> None:
     """The SDK of a provider may take seconds to load from a cold disk."""
     seconds = 0.05

@@ -23,17 +23,19 @@ from redis import Redis
 from acts_celery import ActivitiesError, Client, activity
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
+from acts_celery.protocol.engine.costs import Estimate
 from acts_celery.worker import fairness as lane_admission
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.consumer import lane_of
 from acts_celery.worker.broker.messages import lane_task
 from acts_celery.worker.fairness import FairPlaces, FairScheduling, FairSemaphore, LaneAdmission, may_hold_another
 from acts_celery.worker.limits import STUCK_SECONDS
+from acts_celery.worker.registry.models import likely_tokens
 from acts_celery.worker.runner.deciding import definition_slots
 from acts_celery.worker.store.connections import connect, connect_async
 from acts_celery.worker.store.entries import id_key
 from acts_celery.worker.store.keys import Keys
-from acts_celery.worker.store.slots import KEYED, Limit, Rate, SlotKeeper, Slots, Slotted, Wanted, count_waiting
+from acts_celery.worker.store.slots import KEYED, Limit, Rate, SlotKeeper, Slots, Slotted, Taken, Wanted, count_waiting
 
 from .backend import Backend, Meeting, settings_apart, settings_for
 from .test_house_faults import AppendedServer
@@ -407,6 +409,142 @@ def test_in_no_window_begin_more_calls_than_a_rate_has_slots(
     for at, moment in enumerate(began):
         within = [other for other in began[at:] if other - moment < window_ms / 1000]
         assert len(within) <= most
+
+
+# What a model's provider allows: requests, and the tokens that they take.
+
+
+class Provider(House):
+    """The limit of one model."""
+
+    def __init__(self, server: EmbeddedServer, rate: Rate) -> None:
+        super().__init__(server, f"provider.{secrets.token_hex(6)}")
+        self.limits: dict[str, Limit] = {"model:m": rate}
+
+    def ask(self, one: CallId, tokens: int, *, lost: bool = False) -> bool:
+        wanted = Wanted(one, self.limits, tokens=tokens, lost=lost)
+        return self._do(lambda slots: slots.acquire([wanted])).granted[0]
+
+    def end(self, one: CallId, taken: Taken | None = None, *, has_begun: bool = True) -> tuple[CallId, ...]:
+        told = {one: taken} if taken is not None else {}
+        return self._do(lambda slots: slots.release([(one, self.limits, has_begun)], told)).handed
+
+
+def test_a_request_counts_with_what_it_may_take_and_then_with_what_it_has_taken(server: EmbeddedServer) -> None:
+    provider = Provider(server, Rate(10, 3_600_000, tokens=100))
+    first, second, third = (call(number) for number in range(3))
+    assert provider.ask(first, 60)
+    assert not provider.ask(second, 60)
+    assert provider.end(first, Taken(30)) == (second,)
+    assert not provider.ask(third, 20), "10 are left"
+    assert provider.end(second) == (), "nobody knows what it has taken"
+    assert provider.end(third) == ()
+
+
+def test_a_large_request_is_not_overtaken_by_small_ones(server: EmbeddedServer) -> None:
+    provider = Provider(server, Rate(10, 3_600_000, tokens=100))
+    assert provider.ask(call(0), 50)
+    assert not provider.ask(call(1), 80)
+    assert not provider.ask(call(2, "other"), 1)
+    with connect(provider.settings) as redis:
+        assert count_waiting(redis, provider.prefix) == {"model:m": 2}
+    assert provider.end(call(0), has_begun=False) == (call(1), call(2, "other"))
+
+
+def test_what_was_not_sent_takes_nothing_and_the_tokens_of_one_that_has_ended_count_from_when_it_was_heard(
+    server: EmbeddedServer,
+) -> None:
+    provider = Provider(server, Rate(1, 60_000))
+    assert provider.ask(call(0), 0)
+    assert provider.end(call(0), has_begun=False) == ()
+    assert provider.ask(call(1), 0)
+    provider.end(call(1), Taken(5, ago_ms=59_000))
+    found: Any = provider.redis.zrange(f"{provider.prefix}:{{slots}}:begun:model:m", 0, -1, withscores=True)
+    ((_, began),) = found
+    assert 58_000 < time.time() * 1000 - began < 90_000
+
+
+def test_an_attempt_that_was_lost_counts_and_the_next_waits_for_a_slot_of_its_own(server: EmbeddedServer) -> None:
+    provider = Provider(server, Rate(2, 3_600_000, tokens=100))
+    assert provider.ask(call(0), 40)
+    assert provider.ask(call(0), 40, lost=True)
+    assert not provider.ask(call(1), 1), "two have begun"
+    assert not provider.ask(call(0), 40, lost=True)
+    assert not provider.ask(call(0), 40)
+    begun = f"{provider.prefix}:{{slots}}:begun:model:m"
+    assert [str(member).rpartition(":")[2] for member in provider.redis.zrange(begun, 0, -1)] == ["40", "40"]
+
+
+def test_one_that_can_never_begin_is_handed_a_slot_so_that_it_is_refused_and_holds_nobody_up(
+    server: EmbeddedServer,
+) -> None:
+    provider = Provider(server, Rate(10, 3_600_000, tokens=100))
+    assert provider.ask(call(0), 60)
+    assert not provider.ask(call(1), 90)
+    provider.limits = {"model:m": Rate(10, 3_600_000, tokens=70)}
+    assert not provider.ask(call(2), 10)
+    assert provider.ask(call(1), 90)
+    assert provider.end(call(1), has_begun=False) == (call(2),)
+
+
+@settings(max_examples=settings().max_examples // 5)
+@given(
+    most=st.integers(1, 3),
+    taken=st.lists(
+        st.tuples(st.sampled_from(["come", "end", "wait"]), st.integers(0, 9), st.integers(1, 10)), max_size=40
+    ),
+)
+def test_in_no_window_more_is_taken_than_a_provider_allows_and_all_have_their_turn(
+    server: EmbeddedServer, most: int, taken: list[tuple[str, int, int]]
+) -> None:
+    window_ms, tokens = 15, 12
+    provider = Provider(server, Rate(most, window_ms, tokens=tokens))
+
+    async def live() -> None:
+        waiting, held, ended = dict[CallId, int](), dict[CallId, int](), list[tuple[float, int]]()
+
+        async def ask(slots: Slots, one: CallId, weight: int) -> bool:
+            if not (await slots.acquire([Wanted(one, provider.limits, tokens=weight)])).granted[0]:
+                waiting[one] = weight
+                return False
+            held[one] = waiting.pop(one, weight)
+            now = monotonic()
+            recent = [own for at, own in ended if now - at < window_ms / 1000]
+            assert len(held) + len(recent) <= most
+            assert sum(held.values()) + sum(recent) <= tokens
+            return True
+
+        async def end(slots: Slots, one: CallId, own: int) -> None:
+            ended.append((monotonic(), own))
+            del held[one]
+            await slots.release([(one, provider.limits, True)], {one: Taken(own)})
+
+        async with connect_async(provider.settings) as redis:
+            slots = Slots(redis, prefix=provider.prefix)
+            for what, number, weight in taken:
+                one = CallId(f"r{number % 2}", None, number)
+                if what == "come" and one not in held:
+                    await ask(slots, one, waiting.get(one, weight))
+                elif what == "end" and one in held:
+                    await end(slots, one, min(weight, held[one]))
+                elif what == "wait":
+                    await asyncio.sleep(number / 1000)
+            began = monotonic()
+            while waiting or held:
+                for one in [*held]:
+                    await end(slots, one, held[one])
+                for one, weight in [*waiting.items()]:
+                    await ask(slots, one, weight)
+                await asyncio.sleep(0.002)
+                assert monotonic() - began < 20, f"nobody is handed a slot, and {waiting} wait"
+
+    asyncio.run(live())
+    assert {name for name in provider.names() if provider.redis.pttl(name) < 0} == set(), "all else expires"
+
+
+def test_the_likely_tokens_of_a_request_are_those_known_and_a_part_of_the_bytes_that_are_new() -> None:
+    assert likely_tokens(Estimate(1_000 + 400, output=400)) == 300 + 400
+    assert likely_tokens(Estimate(9_000 + 1_000 + 400, output=400), 9_000) == 9_000 + 300 + 400
 
 
 # Limits on how many calls are at work at a time hold over all workers and runs, and survive a worker's death.

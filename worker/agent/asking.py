@@ -44,6 +44,7 @@ from ..registry.models import (
     ModelRequest,
     OnText,
     OnThread,
+    ProviderLimit,
     Reported,
     Truncated,
     Unreachable,
@@ -75,10 +76,12 @@ class Candidate:
     configured: ConfiguredModel | None = None
     """The settings of the model, for its price."""
 
-    def billed(self, answer: Answer, request: ModelRequest, began: float) -> Answer:
-        """An answer of the model with its cost, and its duration since `began`."""
-        cost, seconds = self.price(answer.usage, request), time.monotonic() - began
-        return replace(answer, nanodollars=cost, is_fallback=self.is_fallback, duration_seconds=seconds)
+    def billed(self, answer: Answer, request: ModelRequest, began: float, heard: float | None) -> Answer:
+        """An answer of the model with its cost, its duration since `began`, and since its first piece was `heard`."""
+        cost, now = self.price(answer.usage, request), time.monotonic()
+        answer = replace(answer, nanodollars=cost, is_fallback=self.is_fallback, duration_seconds=now - began)
+        is_limited = not self.is_fallback and ProviderLimit.of(self.configured) is not None
+        return replace(answer, heard_seconds=now - heard) if is_limited and heard is not None else answer
 
     def price(self, usage: Usage | None, request: ModelRequest) -> int | None:
         """The cost of a request by its usage; if that is not whole, with as much output as there may be."""
@@ -101,10 +104,12 @@ async def answered(
         await candidate.model.prepare()
     began = time.monotonic()
     has_begun, deadline = False, asyncio.timeout(seconds)
+    heard: float | None = None
     error: ModelError = Unreachable(f"the model has not answered within {seconds:g} seconds (request_seconds)")
 
     def take(candidate: Candidate, piece: str | Reported) -> None:
-        nonlocal has_begun
+        nonlocal has_begun, heard
+        heard = time.monotonic() if heard is None else heard
         if isinstance(piece, Reported):
             piece = replace(piece, nanodollars=candidate.price(piece.usage, request))
         else:
@@ -117,14 +122,14 @@ async def answered(
                 wait_seconds = _BACKOFF.seconds(attempt + 1)
                 for candidate in candidates:
                     own = replace(request, config={**request.config, "model": candidate.name})
+                    heard = None
                     try:
-                        return candidate.billed(
-                            await candidate.model.ask(own, partial(take, candidate)), request, began
-                        )
+                        answer = await candidate.model.ask(own, partial(take, candidate))
+                        return candidate.billed(answer, request, began, heard)
                     except ModelError as raised:
                         error = raised
                         if error.answer is not None:
-                            error.answer = candidate.billed(error.answer, request, began)
+                            error.answer = candidate.billed(error.answer, request, began, heard)
                     if not error.is_transient:
                         raise error
                     if has_begun:

@@ -25,7 +25,8 @@ from .. import limits
 from ..backoff import Backoff
 from ..broker.attempts import Attempt, CallId, Result, Retry
 from ..broker.messages import NOT_READ, WRITTEN, Delivery, tick_answer
-from ..registry.models import KnownModels, Unreachable, picture_fields
+from ..registry.models import KnownModels, ProviderLimit, Unreachable, likely_tokens, picture_fields
+from ..runner.deciding import publish_lanes
 from ..runner.starting import waits
 from ..runner.step import Mailbox, WorkerContext
 from ..store.commits import Claim, Rest
@@ -33,6 +34,7 @@ from ..store.entries import LoopStep
 from ..store.keys import ENDED_STATUSES, LOOP
 from ..store.loop_view import LoopView
 from ..store.run_list import FileGone, Parent, child_result
+from ..store.slots import Slotted, Taken, Wanted, model_slots
 from .loop_log import Answers, LoopBudget, LoopLog
 from .ticks import (
     PicturesUnknown,
@@ -74,6 +76,11 @@ class LoopRunner:
         self._whole: tuple[int, int] | None = None
         """The request and the attempt that were sent with all messages."""
         self._refusals = 0
+        self._limit = ProviderLimit.of(self._models.find(view.definition.config.get("model")))
+        self._is_unsent = False
+        """Whether the current request is claimed here, and no attempt at it was sent."""
+        self._told: Mapping[str, Any] = {}
+        """What the answer to it tells of its usage."""
 
     @property
     def next_lane(self) -> str | None:
@@ -197,6 +204,12 @@ class LoopRunner:
         if not self._has_to_look:
             return False
         view, index, settings = self._view, self._view.loop.request, self._services.settings
+        if self._limit is not None and (refusal := self._limit.refusal(self._tokens)) is not None:
+            self._is_unsent = True
+            return await self._fail(refusal)
+        if not await self._is_admitted():
+            self._has_to_look = False
+            return False
         claim = Claim(index, settings.sweep_interval_seconds, settings.queue_delegates)
         claimed = await self._log.commit(claims=[claim], leaves=True)
         self._has_to_look = False
@@ -209,18 +222,53 @@ class LoopRunner:
         if view.loop.stage is Stage.OPEN:
             self._results.append((replace(attempt, number=number - 1), _LOST))
             return True
+        self._is_unsent = not attempt.is_repeated
         if attempt.losses >= settings.limit_attempts:
             text = f"the workers that asked the model were lost {attempt.losses} times"
             return await self._fail(text, attempt.losses)
         if (limit := view.limits.request_limit(view.loop, view.loop.tick.estimate, attempt.losses)) is not None:
             return await self._fail(limit, attempt.losses)
         if (shortfall := await self._budget.reserve(attempt.losses)) is None:
-            return await self._send(attempt)
-        if waits(shortfall, failures, settings):
+            if not attempt.is_repeated or await self._is_admitted(lost=True):
+                return await self._send(attempt)
+            await self._rest(attempt, 0, is_given_back=True)
+        elif waits(shortfall, failures, settings):
             await self._rest(attempt, limits.STARTING_WAIT_SECONDS)
         else:
             await self._fail(shortfall.text, attempt.losses)
         return True
+
+    # What the model's provider allows in a minute, where that is limited: a request holds a slot until it has ended.
+
+    @property
+    def _tokens(self) -> int:
+        """The tokens that the current request probably takes, with its answer."""
+        return likely_tokens(self._view.loop.tick.estimate, self._view.loop.known or 0)
+
+    async def _is_admitted(self, *, lost: bool = False) -> bool:
+        """Whether the current request has a slot, or needs none; else it waits, and the loop is published when it has
+        one. An attempt that was `lost` has used up its slot.
+        """
+        if self._limit is None:
+            return True
+        call = CallId(self._view.run, LOOP, self._view.loop.request)
+        wanted = Wanted(call, model_slots(*self._limit), tokens=self._tokens, lost=lost)
+        slotted = await self._services.slots.acquire([wanted])
+        await self._hand_on(slotted)
+        return slotted.granted[0]
+
+    async def _give_back(self, *, has_begun: bool) -> None:
+        """Give back the slot of the current request."""
+        if self._limit is not None:
+            call = CallId(self._view.run, LOOP, self._view.loop.request)
+            held = [(call, model_slots(*self._limit), has_begun)]
+            await self._hand_on(await self._services.slots.release(held, {call: Taken.of(self._told)}))
+            self._told, self._is_unsent = {}, False
+
+    async def _hand_on(self, slotted: Slotted) -> None:
+        """Wake the lanes that were handed a slot."""
+        if slotted.handed:
+            await publish_lanes(self._services.publish, self._services.settings.queue_instances, slotted.handed)
 
     async def _start(self) -> bool:
         """Write the calls of an approved plan into their lanes (SPEC R13.7)."""
@@ -284,6 +332,7 @@ class LoopRunner:
             self._results.pop(0)
 
     async def _conclude(self, reply: Mapping[str, Any], losses: int) -> None:
+        self._told = reply
         if self._view.has_added_gathers:
             await self._wait_for_others()
         else:
@@ -302,6 +351,7 @@ class LoopRunner:
             left = max(most - self._log.ran_seconds, 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)
         about: dict[str, Any] = {"streams": not self._asks.is_lazy or self._asks.may_be_text, "asked": view.digest}
+        about["admitted"] = self._limit is not None
         messages, schema = list[Mapping[str, Any]](), None
         if self._services.remote.sends_whole_requests:
             try:
@@ -310,20 +360,24 @@ class LoopRunner:
                 return await self._fail(str(error))
             about |= {"asked": "", "provider_data": view.provider_data}
             self._whole = attempt.id.index, attempt.number
+        self._is_unsent = False
         given = view.tokens.given(attempt)
         message = self._services.remote.request(given, messages, schema, config, **about)
         await self._services.publish([replace(message, priority=given.priority)])
         return True
 
-    async def _rest(self, attempt: Attempt, delay_seconds: float) -> None:
+    async def _rest(self, attempt: Attempt, delay_seconds: float, *, is_given_back: bool = False) -> None:
         """Put the request off."""
-        await self._log.commit(rests=[Rest(attempt.id.index, attempt.number, delay_seconds)])
+        await self._log.commit(rests=[Rest(attempt.id.index, attempt.number, delay_seconds, is_given_back)])
+        await self._give_back(has_begun=not (self._is_unsent or is_given_back))
         if delay_seconds <= self._services.settings.sweep_interval_seconds:
             self._mailbox.remind(attempt.id.index, delay_seconds)
 
     async def _take(self, step: LoopStep) -> None:
         """Write a step, if the log is still as it was read."""
         is_taken = await self._log.take(step)
+        if is_taken and step.answers:
+            await self._give_back(has_begun=not self._is_unsent)
         if self.gets_on is not None:
             self.gets_on.set()
         if is_taken and step.answers:

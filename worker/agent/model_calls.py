@@ -24,7 +24,17 @@ from ...protocol.schemas import compiled
 from .. import limits
 from ..broker.attempts import header_to_send
 from ..broker.messages import DelegateCall
-from ..registry.models import Answer, InvalidAnswer, ModelError, ModelRequest, Refused, Truncated, Unreachable
+from ..registry.models import (
+    Answer,
+    BadRequest,
+    InvalidAnswer,
+    ModelError,
+    ModelRequest,
+    ProviderLimit,
+    Refused,
+    Truncated,
+    Unreachable,
+)
 from ..runner.remote import ABOUT
 from ..runner.rooms import SendPart
 from .asking import Models, PartialAnswers, writes_texts
@@ -101,7 +111,7 @@ def _cost(models: Models, request: ModelRequest, answer: Answer | None) -> dict[
         return Cost.of_request(None, estimate).pack()
     usage = answer.usage.to_dict() if answer.usage is not None else None
     cost = Cost.of_request(usage, estimate, seconds=answer.duration_seconds, amount=answer.nanodollars)
-    return {**cost.pack(), **({"usage": None} if usage is None else {}), "model": answer.model}
+    return {**cost.pack(), **({"usage": None} if usage is None else {}), "model": answer.model, **_heard(answer)}
 
 
 def enveloped(schema: Any) -> dict[str, Any]:
@@ -174,7 +184,16 @@ def _paid(answer: Answer | None) -> dict[str, Any]:
         "nanodollars": answer.nanodollars,
         "is_fallback": answer.is_fallback or None,
         "provider_data": answer.provider_data or None,
+        **_heard(answer),
     }
+
+
+def _heard(answer: Answer) -> dict[str, float]:
+    """For how long the provider of a model with a limit has had a request, where that is known."""
+    return {"heard": round(answer.heard_seconds, 3)} if answer.heard_seconds else {}
+
+
+_LIMITS: Final = "ACTS_MODEL_REQUESTS_PER_MINUTE, ACTS_MODEL_TOKENS_PER_MINUTE and ACTS_MODELS"
 
 
 class ModelCalls(Models):
@@ -185,6 +204,12 @@ class ModelCalls(Models):
         Raises `ModelError`.
         """
         TRACEPARENT.set(header_to_send())
+        limit = None if call.admitted else ProviderLimit.of(self._known.find(call.config.get("model")))
+        if limit is not None:
+            raise BadRequest(
+                f"{limit.place} has a limit of requests or tokens a minute, which the worker that has sent the request "
+                f"does not know: give all workers the same {_LIMITS}, also those that serve only the queue of instances"
+            )
         context = [dict(item) for item in call.context]
         if not call.is_tick:
             return await solve(self, context, call.schema, call.config, pay)

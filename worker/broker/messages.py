@@ -281,6 +281,8 @@ class DelegateCall:
     """The digest of the request of a tick that is not in the message: who may read the log has it from there."""
     once: bool = False
     """Whether the call runs at most once (SPEC R4.11)."""
+    admitted: bool = False
+    """Marks a request to a model with a limit that has its slot (see `worker.store.slots`)."""
 
 
 NOT_READ: Final = "RequestNotRead"
@@ -306,7 +308,7 @@ def pack_message(message: ActivityCall | DelegateCall) -> bytes:
         del fields["untrusted"]
     else:
         fields["untrusted"] = message.untrusted.pack()
-    for name in ("asked", "once"):
+    for name in ("asked", "once", "admitted"):
         if not fields.get(name):
             fields.pop(name, None)
     return pack(fields)

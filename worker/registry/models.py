@@ -15,13 +15,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from ...broker_config import ConfiguredModel, Settings
 from ...protocol import Limits, Rejected
+from ...protocol.engine.costs import Estimate
 from ...protocol.errors import one_line
 from ...protocol.limits import MOST, plain, plain_scalar
 from ...protocol.messages import picture_type
+from .. import limits
 from ..errors import CallFailed
 from .activities import RegisteredModel, Registry
 
@@ -118,6 +120,8 @@ class Answer:
     """The provider's own data, which its model is sent back (see `agent.streamed_calls`)."""
     findings: tuple[str, ...] = ()
     """Notes on what could not be enforced on the wire, one sentence each (SPEC R12.6)."""
+    heard_seconds: float = 0.0
+    """How long before its end its first piece came, if the model has a limit: the provider had the request by then."""
 
 
 class Model(ABC):
@@ -309,6 +313,44 @@ class KnownModels:
         if self._default is not None:
             yield self._default.model
         yield from (*self._named, *self._registered)
+
+
+# What a model's provider allows in a minute: requests, and tokens, which all workers share.
+#
+# A request takes from when it is sent the tokens that it probably has, and those that its answer may have. What it
+# costs at most, as for `config.tokens`, would be three times as much.
+
+
+class ProviderLimit(NamedTuple):
+    """The limit on the requests to one model."""
+
+    place: str
+    requests: int | None
+    tokens: int | None
+
+    @classmethod
+    def of(cls, model: ConfiguredModel | None) -> Self | None:
+        """The limit of a model; None where it has none."""
+        if model is None or not (model.requests_per_minute or model.tokens_per_minute):
+            return None
+        return cls(model.place, model.requests_per_minute, model.tokens_per_minute)
+
+    def refusal(self, tokens: int) -> str | None:
+        """Why a request is not sent that may take so many tokens: more than there are in a minute."""
+        if self.tokens is None or tokens <= self.tokens:
+            return None
+        return (
+            f"the request may take {tokens} tokens with its answer, and {self.place} may take {self.tokens} in a "
+            "minute (tokens_per_minute): lower config.max_output_tokens, show the model less, or raise that limit"
+        )
+
+
+def likely_tokens(estimate: Estimate, known: int = 0) -> int:
+    """The tokens that a request probably takes which may take as many as the estimate says: those that are known of the
+    request before, one for so many bytes of what is new, and all that its answer may have.
+    """
+    new = max(estimate.tokens - estimate.output - known, 0)
+    return known + new * 6 // (5 * limits.USUAL_BYTES) + estimate.output
 
 
 # Functions registered with `@model`: `(messages, schema, config) -> answer`.

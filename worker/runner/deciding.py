@@ -7,12 +7,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from ...protocol.calls.call import Call, call_of
 from ...protocol.calls.tools import Executor
 from ...protocol.engine.costs import Cost
 from ...protocol.engine.events import Decision, Failure, FanOut, Hold, Outcome, Start, Status, Success
+from ...protocol.engine.execution import Execution
 from ...protocol.schemas.validation import OffloadedChecks
 from ..broker.attempts import Attempt, CallId, Retry
 from ..broker.messages import lane_task, pack, rest_of
@@ -22,7 +23,7 @@ from ..store.entries import CallTiming
 from ..store.held_calls import pack_hold
 from ..store.lane import LaneView
 from ..store.scripts import ExecutedBy, date_now
-from ..store.slots import KEYED, RATE, Limit, Rate, Wanted
+from ..store.slots import KEYED, RATE, Limit, Rate, Taken, Wanted, model_slots
 from .once import Untold
 from .remote import Started
 from .starting import Cached, Found, Starter
@@ -72,12 +73,14 @@ class Decider:
         run = lane.run.run
         for start in [] if is_over() else self._unpaid:
             index = start.call.index
-            if self._starter.is_paid_ahead(start.call):
-                self._paid[index] = await self._starter.pay(start, lane.again(index), lane.execution)
-            elif await self._admission.admit([start]):
-                self._paid[index] = None
-            else:
+            if not await self._admission.admit([start], lane.execution):
                 self._refused.add(index)
+            elif isinstance(weight := self._starter.weights.pop(index, None), Failure):
+                self._paid[index] = weight
+            elif self._starter.is_paid_ahead(start.call):
+                self._paid[index] = await self._starter.pay(start, lane.again(index), lane.execution)
+            else:
+                self._paid[index] = None
         self._unpaid.clear()
         if any(isinstance(result, Retry) and result.is_given_back for _, result in self.results):
             self._now_ms = await self._services.log.now_ms()
@@ -269,13 +272,18 @@ def _is_written(decision: Decision) -> TypeGuard[Start | Hold | FanOut]:
 
 MAX_CONCURRENCY = "max_concurrency"
 """The property of a `config` that limits how many calls are at work at a time."""
+WAITS: Final = Retry(Failure("Unavailable", "it waits for what its model's provider allows in a minute"), 0.0)
+"""The result of a call that is to be claimed again when it has a slot."""
 
 
 class Admission:
     """The calls of one lane runner at the door."""
 
-    def __init__(self, services: WorkerContext, lane: LaneView, refuse: Callable[[Iterable[int]], None]) -> None:
+    def __init__(
+        self, services: WorkerContext, lane: LaneView, refuse: Callable[[Iterable[int]], None], starter: Starter
+    ) -> None:
         """`refuse` is called with the calls that have no slot."""
+        self._starter = starter
         self._slots = services.slots
         self._refuse = refuse
         self._run = lane.run.run
@@ -285,9 +293,11 @@ class Admission:
         self._settings = services.settings
         self._publish = services.publish
 
-    async def admit(self, starts: Sequence[Start]) -> list[Start]:
+    async def admit(self, starts: Sequence[Start], execution: Execution) -> list[Start]:
         """Choose the starts that have a slot, or need none. The others wait until the lane is published for them."""
-        limited = [self._wanted(start, limits) for start in starts if (limits := self._limits_of(start.call))]
+        limited = [
+            await self._wanted(start, limits, execution) for start in starts if (limits := self._limits_of(start.call))
+        ]
         if not limited:
             return list(starts)
         slotted = await self._slots.acquire(limited)
@@ -295,6 +305,15 @@ class Admission:
         self._refuse(refused)
         await self._wake(slotted.handed)
         return [start for start in starts if start.call.index not in refused]
+
+    async def admits_again(self, call: Call) -> bool:
+        """Whether a call may begin of which an attempt was lost, which may have asked a model, and counts."""
+        limit, weight = self._starter.limit_of(call), self._starter.weights.get(call.index, 0)
+        if limit is None or not isinstance(weight, int):
+            return True
+        slotted = await self._slots.acquire([Wanted(self._id(call), model_slots(*limit), tokens=weight, lost=True)])
+        await self._wake(slotted.handed)
+        return slotted.granted[0]
 
     def is_limited(self, call: Call) -> bool:
         """Whether a call needs a slot."""
@@ -308,12 +327,21 @@ class Admission:
         begun = [(self._id(call), names) for call, names in limited if any(name.startswith(RATE) for name in names)]
         return await self._hand_on((await self._slots.begin(begun)).handed) if begun else frozenset()
 
-    async def release(self, calls: Iterable[Call], unused: Collection[int]) -> frozenset[int]:
+    async def release(
+        self, calls: Iterable[Call], unused: Collection[int], outcomes: Iterable[Outcome]
+    ) -> frozenset[int]:
         """Give back the slots of calls that have ended or rest; those of `unused` have not begun. Returns calls of this
         lane that waited and have one.
         """
         held = [(self._id(call), names, call.index not in unused) for call in calls if (names := self._limits_of(call))]
-        return await self._hand_on((await self._slots.release(held)).handed) if held else frozenset()
+        if not held:
+            return frozenset()
+        taken = {
+            CallId(self._run, self._instance, outcome.index): Taken.of(outcome.cost)
+            for outcome in outcomes
+            if outcome.cost is not None
+        }
+        return await self._hand_on((await self._slots.release(held, taken)).handed)
 
     async def _hand_on(self, handed: Collection[CallId]) -> frozenset[int]:
         """Wake the lanes of other calls that were handed a slot."""
@@ -329,8 +357,14 @@ class Admission:
     def _id(self, call: Call) -> CallId:
         return CallId(self._run, self._instance, call.index)
 
-    def _wanted(self, start: Start, limits: Mapping[str, Limit]) -> Wanted:
+    async def _wanted(self, start: Start, limits: Mapping[str, Limit], execution: Execution) -> Wanted:
         """The slots that a call needs, with its own key in their names."""
+        if (limit := self._starter.limit_of(start.call)) is not None:
+            weight = await self._starter.weigh(start, execution)
+            if isinstance(weight, Failure):  # it ends with that when it begins
+                others = limits.keys() - model_slots(*limit).keys()
+                return Wanted(self._id(start.call), {name: limits[name] for name in others})
+            return Wanted(self._id(start.call), limits, tokens=weight)
         activity = self._registry.activities.get(start.call.runner.name)
         if activity is None or not any(name.endswith(KEYED) for name in limits):
             return Wanted(self._id(start.call), limits)
@@ -345,8 +379,10 @@ class Admission:
         name, definition = call.runner.name, self._definition
         is_code = call.runner.executor is Executor.ACTIVITY
         limits = dict(self._limits_of_activity(name)) if is_code else {}
+        if (of_model := self._starter.limit_of(call)) is not None:
+            limits |= model_slots(*of_model)
         if call.is_fire_and_forget:
-            return {name: limit for name, limit in limits.items() if name.startswith(RATE)}
+            return {name: limit for name, limit in limits.items() if isinstance(limit, Rate)}
         own = definition.config.get(MAX_CONCURRENCY)
         if (most := _tightest(own, self._settings.limit_run_concurrency)) is not None:
             limits[f"run:{self._run}"] = most

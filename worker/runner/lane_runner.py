@@ -24,13 +24,13 @@ from ...protocol.engine.events import CallHeld, FanOut, FanOutBegun, Hold, Outco
 from ...protocol.engine.execution import Execution
 from ...protocol.schemas.costs import METER, Meter
 from .. import limits
-from ..broker.attempts import NOT_KNOWN, REPORTER, Attempt, CallId, owner_token
+from ..broker.attempts import NOT_KNOWN, REPORTER, Attempt, CallId, Result, owner_token
 from ..broker.messages import Delivery, TaskMessage, lane_task, pack
 from ..store.commits import END_UNKNOWN, Commit, Committed
 from ..store.keys import LOOP
 from ..store.lane import LaneView, RunGone
 from ..store.run_list import Parent
-from .deciding import Admission, Decider
+from .deciding import WAITS, Admission, Decider
 from .starting import InlineCalls, Starter
 from .step import Mailbox, Step, WorkerContext, count_ended
 
@@ -47,11 +47,11 @@ class LaneRunner:
         self._lane = lane
         """The lane as the log has it, plus outcomes about to be committed."""
         self._mailbox = Mailbox(services.quarantine, lane.run.run)
-        self._admission = Admission(services, lane, self._mailbox.end_turns)
         self._owner = owner_token()
         self._is_marked = False
         self._inline = InlineCalls(services, lane.run.run, self._mailbox)
         self._starter = Starter(services, lane.run, lane.instance, self._inline, self._mailbox.has_turn)
+        self._admission = Admission(services, lane, self._mailbox.end_turns, self._starter)
         self._decider = Decider(services, self._starter, self._mailbox, self._admission)
         self._meter = Meter()
         self._clears_mark = True
@@ -63,6 +63,8 @@ class LaneRunner:
         """The lane that goes on when this one is left, in the same task: one that is woken alone needs no message."""
         self.is_stopped = False
         """Whether `stop` was called: the run is over."""
+        self._unbegun = set[int]()
+        """Calls that were claimed and not begun, of which the result is not in the log yet."""
         self._run_status = "running"
         """The run's status by the last commit, or by a task that says that there is something new."""
 
@@ -129,7 +131,7 @@ class LaneRunner:
         if self._run_status == "running" and not self._services.leaving.is_set():
             self._decider.decide(self._lane, step)
         is_all = not self._decider.is_left and not step.is_full
-        step.starts = await self._admission.admit(step.starts)
+        step.starts = await self._admission.admit(step.starts, self._execution)
         if step.starts:
             self._services.turns.begin()
         step.settled = self._lane.newly_settled()
@@ -143,8 +145,9 @@ class LaneRunner:
             async with self._place(step):
                 await self._commit(step, is_all=is_all)
             self._mailbox.end_turns((*indexes, *(one.index for one in step.delegated)))
-            given_back = {rest.index for rest in step.rests if rest.is_given_back}
-            for index in await self._admission.release(ended, given_back):
+            unused = {rest.index for rest in step.rests if rest.is_given_back} | self._unbegun.intersection(indexes)
+            self._unbegun -= unused
+            for index in await self._admission.release(ended, unused, step.outcomes):
                 self._execution.reconsider(index)
             return True
         if not is_all:
@@ -294,7 +297,7 @@ class LaneRunner:
                 self._mailbox.refuse(start.call.index, asks=number == limits.WAITS_ALONE)
                 continue
             self._starter.once.begin(start.call, attempt, self._execution)
-            begun = await self._starter.begin(start, attempt, self._execution, at)
+            begun = await self._begin(start, attempt, at)
             if isinstance(begun, TaskMessage):
                 messages.append(begun)
                 size += len(begun.body)
@@ -304,6 +307,16 @@ class LaneRunner:
                 await self._services.publish(messages)
                 messages, size = [], 0
         return messages
+
+    async def _begin(self, start: Start, attempt: Attempt, at: str | None) -> TaskMessage | Result | None:
+        """Begin a claimed call (see `Starter.begin`), unless it has to wait for a slot anew."""
+        if attempt.is_repeated and not await self._admission.admits_again(start.call):
+            self._unbegun.add(start.call.index)
+            return WAITS
+        begun = await self._starter.begin(start, attempt, self._execution, at)
+        if begun is not None and not isinstance(begun, TaskMessage) and not attempt.is_repeated:
+            self._unbegun.add(start.call.index)
+        return begun
 
     def _attempts(self, starts: Sequence[Start], committed: Committed) -> list[Attempt | None]:
         """The attempts that were granted; None where a call is in other hands, or rests."""

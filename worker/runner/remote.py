@@ -57,7 +57,7 @@ from ..broker.messages import (
 from ..errors import ActivitiesError, RunBroken, RunNotFound
 from ..limits import MOST_RETRIES, most_of
 from ..registry.activities import Policy, Registry
-from ..registry.models import KnownModels, Reported, picture_fields, picture_message
+from ..registry.models import KnownModels, ProviderLimit, Reported, picture_fields, picture_message
 from ..registry.request_definitions import with_approval
 from ..store.definition import BUDGET, StoredPlan, digest_of_plan
 from ..store.held_calls import Actor, AuditRecord
@@ -144,11 +144,8 @@ class Remote:
         call = start.call
         if call.runner.executor is Executor.ACTIVITY:
             return self.activity_task(start, attempt, execution, definition.contracts)
-        is_delegate = call.runner.executor is Executor.DELEGATE
-        own = definition.delegates.get(call.runner.name, {}) if is_delegate else {}
         most = {"max_output_tokens": MAX_OUTPUT_TOKENS} if definition.request is not None else {}
-        asked = self._asked(start, execution, definition)
-        config = request_config(definition.config, own.get("config") or {})
+        asked, config = self._asked(start, execution, definition), self.config(call, definition)
         context, shown = list(asked.context), self.pictures(start, execution, definition)
         known = {digest: picture_fields(files[digest]) for _, digest in shown if digest in files}
         room = int(self._settings.limit_call_bytes) // 2 - sent_bytes(context)
@@ -164,18 +161,23 @@ class Remote:
             untrusted=_untrusted(start, execution),
             definition=call.runner.name,
             once=execution.is_once(call),
+            admitted=ProviderLimit.of(self._models.find(config.get("model"))) is not None,
         )
         return self._task(EXECUTE_DELEGATE, body, call)
 
     def pictures(self, start: Start, execution: Execution, definition: StoredPlan) -> list[tuple[str, str]]:
         """The places, and digests, of the pictures of tools that the model that a call asks is shown."""
         call = start.call
-        own = definition.delegates.get(call.runner.name, {}) if call.runner.executor is Executor.DELEGATE else {}
-        name = request_config(definition.config, own.get("config") or {}).get("model")
-        if not self.asks(call, definition) or not self._models.see_pictures(name):
+        if not self.asks(call, definition) or not self._models.see_pictures(self.config(call, definition).get("model")):
             return []
         given = [*execution.scoped_messages(call), render_data("input", dict(start.parameters))]
         return list(shown_pictures(given, Budget()))
+
+    @staticmethod
+    def config(call: Call, definition: StoredPlan) -> dict[str, Any]:
+        """The settings of the request that a call is."""
+        own = definition.delegates.get(call.runner.name, {}) if call.runner.executor is Executor.DELEGATE else {}
+        return request_config(definition.config, own.get("config") or {})
 
     def _asked(self, start: Start, execution: Execution, definition: StoredPlan) -> ResultRequest:
         """The input of a delegate in code, or of a model."""

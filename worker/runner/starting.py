@@ -28,7 +28,7 @@ from ..broker.attempts import Attempt, CallId, Result, Retry, lost
 from ..broker.messages import TaskMessage, lane_task, pack, unpack
 from ..limits import most_of
 from ..registry.activities import Activity
-from ..registry.models import KnownModels
+from ..registry.models import KnownModels, ProviderLimit, likely_tokens
 from ..store.commits import Claim
 from ..store.definition import StoredPlan
 from ..store.lane import LaneView, RunView
@@ -66,8 +66,7 @@ class CallBudget:
 
     async def reserve(self, attempt: Attempt, message: TaskMessage) -> Failure | Retry | None:
         """Reserve what a request may cost; else why it is not sent. An attempt that was lost is charged whole."""
-        call = unpack(message.body)
-        estimate = await asyncio.to_thread(self._estimate, call)
+        estimate = await self.estimate(message)
         if self._limits is not None and self._limits.money is not None and estimate.nanodollars is None:
             return Failure("LimitReached", f"no price is known of its model, which config.money needs: {PRICE_REMEDY}")
         whole = Cost.of_request(None, estimate, attempt.losses)
@@ -83,7 +82,7 @@ class CallBudget:
 
     async def pay(self, attempt: Attempt, message: TaskMessage) -> Cost | Failure:
         """Charge all that a request may cost whose end nobody hears of (SPEC R13.3); else why it is not sent."""
-        cost = Cost.of_request(None, await asyncio.to_thread(self._estimate, unpack(message.body)))
+        cost = Cost.of_request(None, await self.estimate(message))
         if self.is_limited:
             if (refused := await self.reserve(attempt, message)) is not None:
                 return refused.failure if isinstance(refused, Retry) else refused
@@ -94,11 +93,12 @@ class CallBudget:
         """Put what a call has cost in the place of what it has reserved; `again` as in `Attempt`."""
         await self._take(id_, again, Cost.read(outcome.cost) if outcome.cost is not None else Cost())
 
-    def _estimate(self, call: Mapping[str, Any]) -> Estimate:
+    async def estimate(self, message: TaskMessage) -> Estimate:
         """Estimate a call's request, in money, too, where that is limited. The first time loads the prices."""
+        call = unpack(message.body)
         asked = self._models.with_fallbacks(call["config"].get("model"))
         counts_money = self._limits is not None and self._limits.money is not None
-        return agent().estimate(call, asked, counts_money=counts_money)
+        return await asyncio.to_thread(agent().estimate, call, asked, counts_money=counts_money)
 
     async def _take(self, id_: CallId, again: int, cost: Cost, reserved: Cost = _FREE) -> Shortfall | None:
         """Charge a call; what it has taken before it was run again stays charged."""
@@ -320,9 +320,11 @@ class Starter:
         self._inline = inline
         self._has_turn = has_turn
         self.once = OnceCalls(services, view.run, instance, inline.watch)
-        self._budget = CallBudget(
-            services.log, services.settings, view.definition, KnownModels(services.settings, services.checker.registry)
-        )
+        models = KnownModels(services.settings, services.checker.registry)
+        self._budget = CallBudget(services.log, services.settings, view.definition, models)
+        self._models = models if any(map(ProviderLimit.of, models.configured())) else None
+        self.weights: dict[int, int | Failure] = {}
+        """By calls that wait for a limit of their model's provider, or have to: their tokens, or why they fail."""
 
     def is_paid_ahead(self, call: Call) -> bool:
         """Whether a call of a loop asks a model and is forgotten: what it costs is not told."""
@@ -337,6 +339,34 @@ class Starter:
             return message if isinstance(message, Failure) else await self._budget.pay(attempt, message)
         except TooLarge as error:
             return Failure("TooLarge", str(error))
+
+    async def weigh(self, start: Start, execution: Execution) -> int | Failure:
+        """The tokens that a call's request probably takes of what its model's provider allows in a minute; else why it
+        is not sent. Raises `RedisError`.
+        """
+        self.weights[start.call.index] = weight = await self._weight(start, execution)
+        return weight
+
+    async def _weight(self, start: Start, execution: Execution) -> int | Failure:
+        limit = self.limit_of(start.call)
+        if limit is None or limit.tokens is None:
+            return 0
+        await self._read_pictures(start, execution)
+        message = self.message(start, Attempt(CallId(self._view.run, self._instance, start.call.index)), execution)
+        if isinstance(message, Failure):
+            return message
+        try:
+            tokens = likely_tokens(await self._budget.estimate(message))
+        except TooLarge as error:
+            return Failure("TooLarge", str(error))
+        refusal = limit.refusal(tokens)
+        return tokens if refusal is None else Failure("LimitReached", refusal)
+
+    def limit_of(self, call: Call) -> ProviderLimit | None:
+        """What the provider of the model that a call asks allows in a minute; None where nothing is limited."""
+        if self._models is None or self._is_for_child(call) or not self._services.remote.asks(call, self._definition):
+            return None
+        return ProviderLimit.of(self._models.find(self._services.remote.config(call, self._definition).get("model")))
 
     def claim(self, start: Start, execution: Execution) -> Claim:
         """The claim of a call before it begins: it begins again if nothing is heard of it for so long."""
@@ -372,6 +402,8 @@ class Starter:
             return None
         if not self._services.remote.leaves(call):
             return self._begin_inline(start, attempt, execution)
+        if isinstance(weight := self.weights.pop(call.index, 0), Failure):
+            return weight
         is_shown = call.runner.executor is not Executor.ACTIVITY
         if is_shown:
             await self._read_pictures(start, execution)

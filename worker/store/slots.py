@@ -6,6 +6,9 @@ waits in Redis, not in a worker: its lane is left, and published again when a sl
 is given back when the call is known to have begun, and is free when the window since then is over: whichever process
 has heard of that moment last hands it on, and the sweep does what such processes leave. What a worker that died has
 left is put right by `reconcile`, which the sweep calls.
+
+The rate of a model's provider is one of requests and tokens a minute. A request takes the tokens that it may have while
+it is under way, and counts with those that it has had from when the provider is known to have had it.
 """
 
 from __future__ import annotations
@@ -17,13 +20,15 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
-from typing import Any, Final, Self
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import RedisError
 
-from ...protocol.engine.costs import CURRENCY, dollars_of
+from ...broker_config.limits import MINUTE_MS
+from ...protocol.engine.costs import CURRENCY, dollars_of, is_all, reported
 from ...protocol.engine.loop import LoopLimits
 from ..backoff import batches
 from ..broker.attempts import CallId, lane_token
@@ -38,6 +43,8 @@ Pair = tuple[str, str]
 
 RATE: Final = "rate:"
 """The beginning of the name of a rate."""
+MODEL: Final = "model:"
+"""The beginning of the name of the rate of a model's provider."""
 KEYED: Final = "\x1f"
 """The part of a name before the key of a call."""
 
@@ -48,6 +55,8 @@ class Rate:
 
     most: int
     window_ms: int
+    tokens: int = 0
+    """How many tokens they may take in that time; 0: any number."""
 
 
 Limit = int | Rate
@@ -62,6 +71,27 @@ class Wanted:
     limits: Mapping[str, Limit]
     key: str = ""
     """The part after `KEYED` in names that have a key."""
+    tokens: int = 0
+    """The tokens that it may take, of rates that limit them."""
+    lost: bool = False
+    """Whether an attempt at it was lost, which may have begun with the slot that it holds, and counts."""
+
+
+class Taken(NamedTuple):
+    """What a request to a model has taken."""
+
+    tokens: int = -1
+    """-1 where nobody knows."""
+    ago_ms: int = 0
+    """For how long its provider has had it, at least."""
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Self:
+        """Read it of what another process tells of an answer."""
+        counts, heard = reported(told.get("usage")), told.get("heard")
+        is_whole = is_all(told.get("usage")) and not told.get("estimated")
+        ago_ms = min(heard * 1000, MINUTE_MS) if isinstance(heard, int | float) and heard >= 0 else 0
+        return cls(sum(counts[:2]) if counts is not None and is_whole else -1, int(ago_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +123,8 @@ class Slots:
                 "call": _text(one.call),
                 "run": one.call.run,
                 "key": one.key,
-                "names": [_named(*pair) for pair in one.limits.items()],
+                "lost": one.lost,
+                "names": [_named(*pair, one.tokens) for pair in one.limits.items()],
             }
             for one in wanted
         ]
@@ -103,15 +134,21 @@ class Slots:
             tuple(call for answer in answers for call in answer.handed),
         )
 
-    async def release(self, held: Iterable[tuple[CallId, Iterable[str], bool]]) -> Slotted:
+    async def release(
+        self, held: Iterable[tuple[CallId, Iterable[str], bool]], taken: Mapping[CallId, Taken] = MappingProxyType({})
+    ) -> Slotted:
         """Give back what calls hold, or would hold, that have ended or rest, and say whether they have begun: of rates
         the window runs from now on, unless it does already. Doing it twice does no harm. A name that ends in `KEYED` is
-        the name of the call's key.
+        the name of the call's key. A request counts with all that it may take, unless it is known what it has `taken`.
         """
-        ended = [(_text(call), [*names], has_begun) for call, names, has_begun in held]
+        ended = [(call, [*names], has_begun) for call, names, has_begun in held]
         return await self._ask(
-            release=[(name, call, has_begun) for call, names, has_begun in ended for name in names],
-            forget=[call for call, names, _ in ended if any(name.endswith(KEYED) for name in names)],
+            release=[
+                (name, _text(call), has_begun, *taken.get(call, Taken()))
+                for call, names, has_begun in ended
+                for name in names
+            ],
+            forget=[_text(call) for call, names, _ in ended if any(name.endswith(KEYED) for name in names)],
         )
 
     async def begin(self, begun: Sequence[tuple[CallId, Iterable[str]]]) -> Slotted:
@@ -198,7 +235,7 @@ class SlotKeeper:
         judged = self._judge(holders, statuses)
         self._mark(judged.late)
         marked.update(call.run for call in judged.late)
-        is_rated = any(name.startswith(RATE) for name in names)
+        is_rated = any(name.startswith((RATE, MODEL)) for name in names)
         if not drop and not judged.release and not is_rated:
             return False
         request = {"drop": drop, "release": judged.release, "forget": judged.forget}
@@ -320,6 +357,11 @@ def slots_key(prefix: str) -> str:
     return prefix + ":{slots}"
 
 
+def model_slots(place: str, requests: int | None, tokens: int | None) -> dict[str, Limit]:
+    """The slots of a model, by their name, with what its provider allows in a minute; each request takes a token."""
+    return {MODEL + place: Rate(requests or tokens or 0, MINUTE_MS, tokens or 0)}
+
+
 def _is_held_for_a_key(name: str) -> bool:
     """Whether a call of a key holds the slot of that name until it ends."""
     return KEYED in name and not name.startswith(RATE)
@@ -346,9 +388,12 @@ def _request(**parts: Any) -> dict[str, Any]:
     return request | parts
 
 
-def _named(name: str, limit: Limit) -> tuple[str, int, int]:
-    """A name with its limit, and the window of a rate, else 0."""
-    return (name, limit.most, limit.window_ms) if isinstance(limit, Rate) else (name, limit, 0)
+def _named(name: str, limit: Limit, tokens: int) -> tuple[str, str, int]:
+    """A name with its limit as the script has it, and the tokens that a call takes of it."""
+    if not isinstance(limit, Rate):
+        return name, str(limit), 0
+    text = f"{limit.most}/{limit.window_ms}"
+    return (name, f"{text}/{limit.tokens}", tokens) if limit.tokens else (name, text, 0)
 
 
 def _read(found: Mapping[str, Any]) -> Slotted:

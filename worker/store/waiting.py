@@ -48,7 +48,7 @@ from .living import silent_processes
 from .run_list import RunList
 from .run_store import RunStore
 from .scripts import UNREADABLE, iso_date, server_ms
-from .slots import KEYED, RATE, slot_call, slots_key
+from .slots import KEYED, MODEL, RATE, slot_call, slots_key
 from .state import LaneState, RunState
 
 T = TypeVar("T")
@@ -298,7 +298,7 @@ def _slots(redis: Redis, keys: Keys, found: Mapping[bytes, bytes], now_ms: int) 
             pipeline.zscore(f"{slots}:due", name)
         answers = pipeline.execute(raise_on_error=False)
     for (name, limit, waiting), holders, due in zip(told, answers[::2], answers[1::2], strict=True):
-        what, for_ = _limit_text(name, limit), "rate" if name.startswith(RATE) else "slot"
+        what, for_ = _limit_text(name, limit), "rate" if name.startswith((RATE, MODEL)) else "slot"
         if for_ == "rate":
             soon = f"in {max(0, due - now_ms) / 1000:.1f} s" if isinstance(due, float) else "as soon as one has begun"
             more = f": the next one may begin {soon}"
@@ -307,8 +307,9 @@ def _slots(redis: Redis, keys: Keys, found: Mapping[bytes, bytes], now_ms: int) 
                 holders if isinstance(holders, list) else (), lambda holder: _held_by(holder.decode(), keys.run)
             )
             more = f", held by {', '.join(held) or 'nobody'}"
-        for call, since in _readable(waiting, lambda pair: (slot_call(pair[0].decode()).name, int(pair[1]))):
-            yield Waiting(call, for_, f"for {what}{more}{_so_far(now_ms - since)}")
+        for call, since in _readable(waiting, lambda pair: (slot_call(pair[0].decode()), int(pair[1]))):
+            who = call.name if call.instance != LOOP else None
+            yield Waiting(who, for_, f"for {what}{more}{_so_far(now_ms - since)}")
 
 
 def _so_far(waited_ms: int) -> str:
@@ -320,9 +321,12 @@ def _limit_text(name: str, limit: str) -> str:
     """A limit in words."""
     name, has_key, _ = name.partition(KEYED)
     each = " for each value of its key" if has_key else ""
-    if not name.startswith(RATE):
+    if not name.startswith((RATE, MODEL)):
         return f"a slot of {name} (limit {limit}{each})"
-    most, _, window_ms = limit.partition("/")
+    most, window_ms, *tokens = limit.split("/")
+    if name.startswith(MODEL):
+        allowed = [f"{most} requests"] * (tokens != [most]) + [f"{each} tokens" for each in tokens]
+        return f"the limit of the model {name.removeprefix(MODEL)} ({' and '.join(allowed)} a minute)"
     return f"the rate of {name.removeprefix(RATE)} ({most} in {int(window_ms) / 1000:g} s{each})"
 
 

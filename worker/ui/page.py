@@ -163,6 +163,7 @@ def overview(run: OpenedRun) -> dict[str, Any]:
         "simulation": status.get("simulation", False),
         "background": status.get("background"),
         "unanswered": status.get("unanswered", []),
+        "limited": [one for one in status.get("waiting_for", []) if one["for"] in ("slot", "rate")],
         "progress": status.get("progress", []),
         "expires": iso_date(now_ms + left_ms) if left_ms > 0 else None,
         "orders": _orders(run),
