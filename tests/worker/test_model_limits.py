@@ -75,7 +75,8 @@ def test_requests_beyond_what_a_minute_allows_wait_and_say_so(limited: Backend) 
     (reason,) = waiting.run.status()["waiting_for"]
     assert (reason["call"], reason["for"]) == (None, "rate")
     assert "the limit of the model told:told (2 requests and 12000 tokens a minute)" in reason["reason"]
-    (shown,) = Asking(limited, waiting.run).ask()["limited"]
+    waits = Asking(limited, waiting.run).ask()["waiting_for"]
+    (shown,) = [one for one in waits if one["for"] in ("slot", "rate")]
     assert "the limit of the model" in shown["reason"]
     delegate = {"context": [{"type": "text", "message": "topic: waiting delegate"}]}
     call = {"_tool": "ask", "_outputPath": "†state.a"}

@@ -16,6 +16,7 @@ import pytest
 from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
+from acts_celery.worker.ui import Page
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, settings_for
 from .test_control_cli import command
@@ -75,6 +76,21 @@ def test_it_says_when_it_begins_and_holds_nothing_until_then(backend: Backend) -
     assert not backend.redis.exists(f"{backend.settings.key_prefix}:{{{run.id}}}:published")
     run.cancel()
     assert backend.wait(run.id).status == "cancelled"
+
+
+def test_status_explain_and_the_page_say_its_moment_and_its_priority(backend: Backend) -> None:
+    run = backend.client.submit([], CALLS, at=FAR, priority=7)
+    for shown in (command(backend, "status", run.id), command(backend, "explain", run.id, "state.a")):
+        assert "it begins at 2030-12-31T23:00:00.000Z" in shown.stdout
+        assert "priority 7" in shown.stdout
+    page = Page(backend.redis, backend.settings)
+    overview = page.answer(f"runs/{run.id}")
+    assert (overview["priority"], overview["at"]) == (7, "2030-12-31T23:00:00.000Z")
+    assert [(one["call"], one["for"]) for one in overview["waiting_for"]] == [(None, "moment")]
+    missing = page.answer(f"runs/{run.id}/place", {"path": "†state.a"})["missing"]
+    assert missing["priority"] == 7
+    assert "it begins at 2030-12-31T23:00:00.000Z" in missing["why"][0]["reason"]
+    run.cancel()
 
 
 def test_to_resume_it_is_to_begin_it_now(backend: Backend) -> None:

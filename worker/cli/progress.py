@@ -423,6 +423,8 @@ def standing_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield what follows the first line of a run: its instances, held calls, cost, and calls in the background."""
     if document.get("instance_status"):
         yield f"  {instances_line(document['instance_status'])}"
+    if priority := document.get("priority"):
+        yield f"  priority {priority}"
     if below := document.get("held_below"):
         waits = "waits" if below == 1 else "wait"
         yield f"  {counted(below, 'call')} of child runs {waits} for a person: acts held {document['run']}"

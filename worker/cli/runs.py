@@ -535,6 +535,8 @@ def _absence_lines(absence: Mapping[str, Any]) -> Iterator[str]:
         yield "a schema has promised it and it has not come: `acts send` brings it"
     elif not absence["writers"]:
         yield "no call writes there"
+    if "priority" in absence:
+        yield f"the run has priority {absence['priority']}"
     if absence["near"] is not None:
         yield f"did you mean {escaped(absence['near'])}?"
     if absence["instances"]:

@@ -57,11 +57,15 @@ class Absence:
     """Instances that have a value there, where a global reader asks; some of them."""
     is_promised: bool = False
     """Whether a schema has promised it, and calls wait for it."""
+    priority: int = 0
+    """The priority of the run, if calls that write the place have not ended."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         found = asdict(self)
-        return found | {"promised": True} if found.pop("is_promised") else found
+        promised = {"promised": True} if found.pop("is_promised") else {}
+        priority = {"priority": self.priority} if found.pop("priority") else {}
+        return found | promised | priority
 
 
 def absence(
@@ -87,7 +91,8 @@ def absence(
         if (lane := run.lane(name)).fold.exists(place) or any(_writing(lane, place)):
             having.append(lane)
     writers = tuple(islice(_writers(having[:1] or lanes, place, at_work), limits.MOST_WRITERS))
-    if at is None and any(writer.status in _OPEN for writer in writers):
+    is_open = at is None and any(writer.status in _OPEN for writer in writers)
+    if is_open:
         waits = {one.call: one.reason for one in reversed(read_waiting(store, run))}
         writers = tuple(
             replace(writer, reason=waits.get(call_name(writer.index, writer.instance), waits.get(None, writer.reason)))
@@ -100,6 +105,7 @@ def absence(
         near=str(near) if near is not None else None,
         instances=tuple(str(lane.instance) for lane in having if lane.fold.exists(place)),
         is_promised=any(one.overlaps(place) for lane in lanes for one in missing_in(lane, run)),
+        priority=store.priority() if is_open else 0,
     )
 
 

@@ -276,7 +276,8 @@ def _value(run: OpenedRun, explained: Explanation, instance: str | None, at: str
     if explained.value is not MISSING:
         return {"value": shown(explained.value)}
     found = absence(run.definition, run.store, explained.reference, instance=instance, at=at)
-    return {"missing": {"sentence": _sentence(explained.reference, found), "why": _why(found), "near": found.near}}
+    missing = {"sentence": _sentence(explained.reference, found), "why": _why(found), "near": found.near}
+    return {"missing": missing | ({"priority": found.priority} if found.priority else {})}
 
 
 def _sentence(place: Reference, found: Absence) -> str:

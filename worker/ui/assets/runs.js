@@ -136,8 +136,8 @@ async function runView({ run, overview }) {
   if (overview.reason) attention.push(wrap("p.reason", overview.reason));
   for (const { message } of (overview.unanswered ?? []).slice(0, 5))
     attention.push(wrap("p", "A model is asked again: ", message));
-  for (const { call, reason } of (overview.limited ?? []).slice(0, 5))
-    attention.push(wrap("p", call ? wrap("code.id", call) : "The run", " waits: ", reason));
+  for (const { call, reason } of (overview.waiting_for ?? []).filter((one) => one.for !== "person").slice(0, 5))
+    attention.push(wrap("p", call === null ? "The run" : ["Call ", wrap("code.id", call)], ` waits: ${reason}`));
   for (const one of (overview.progress ?? []).slice(0, 5))
     attention.push(wrap("div", "Call ", wrap("code.id", one.call), progressOf(one)));
   const failed = overview.counts?.failed ?? 0;
