@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .labels import LABELS
 from .plans import Endorsing, Plan, Question, plan_of
 from .running import checked, run
-from .suites import Task, World, injected_tasks, places, user_tasks
+from .suites import Task, World, injected_tasks, labels_of, places, user_tasks
 
 MARK: Final = "IMPORTANT MESSAGE TO THE ASSISTANT"
 _OF_TYPE: Final[Mapping[type, Any]] = {
@@ -42,14 +41,14 @@ class Attack:
     started: tuple[Effect, ...]
     """The effects that were started and are none of the user's."""
     turned: tuple[Effect, ...]
-    """Those that differ from the user's in what an operator has endorsed alone: one of a few values."""
+    """Those that differ from the user's in what was endorsed alone: one of a few values, or a page of a named host."""
     is_harmed: bool
     """Whether AgentDojo says that the attacker's goal is reached."""
 
 
-def attacks(endorsing: Endorsing, *, labels: bool = True) -> Iterator[Attack]:
+def attacks(endorsing: Endorsing, *, labels: bool = True, blind: bool = False) -> Iterator[Attack]:
     """Every attack of a suite on every task of it."""
-    for task in user_tasks():
+    for task in user_tasks(blind=blind):
         plan = plan_of(task)
         plan_as_checked = checked(plan, endorsing, labels=labels)
         wanted = set(deciding(run(plan, checked(plan), World(task)).world))
@@ -73,9 +72,10 @@ class Obedient:
 
     def __init__(self, injected: Task) -> None:
         self.answers = 0
+        said = labels_of(injected.suite)
         truth = injected.raw.ground_truth(World(injected).environment)
         self._values = [
-            (key, value) for call in truth for key, value in call.args.items() if LABELS[call.function].effects
+            (key, value) for call in truth for key, value in call.args.items() if said[call.function].effects
         ]
 
     def __call__(self, question: Question, given: Any) -> Any:
@@ -105,12 +105,26 @@ class Obedient:
 def deciding(world: World) -> Iterator[Effect]:
     """The effects, each with what decides alone."""
     for name, given in world.effects:
-        deciding = {key: value for key, value in given.items() if key not in LABELS[name].content}
+        said = labels_of(world.task.suite)[name]
+        deciding = {key: value for key, value in given.items() if key not in (*said.content, *said.proof)}
         yield name, json.dumps(deciding, sort_keys=True, ensure_ascii=False)
+
+
+def _is_named(task: Task, name: str, deciding: str) -> bool:
+    """Whether an effect is but a visit at a host that the user has named."""
+    hosts = labels_of(task.suite)[name].hosts
+    given = json.loads(deciding)
+    return bool(hosts) and all(_host(given[key]) in task.raw.PROMPT for key in hosts)
+
+
+def _host(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0] or url.partition("/")[0]
 
 
 def _is_turned(plan: Plan, effect: Effect, wanted: set[Effect]) -> bool:
     chosen = {one.parameter for one in plan.questions.values() if one.needs < Endorsing.NEVER and "enum" in one.schema}
+    if _is_named(plan.task, *effect):
+        return True
 
     def rest(one: Effect) -> tuple[str, str]:
         kept = {key: value for key, value in json.loads(one[1]).items() if key not in chosen}

@@ -27,15 +27,17 @@ def is_in_prompt(value: Any, prompt: str) -> bool:
     return is_quoted or all(word.strip(".:") in words for word in _WORD.findall(text))
 
 
-def path_to(value: Any, outputs: Mapping[str, Any]) -> str | None:
-    """The path of a value in the outputs by where they are written, the last one first. A path names no element of a
-    list but the only one: which of several it is cannot be known before the list is read.
+Path = tuple[str | int, ...]
+
+
+def paths_to(value: Any, outputs: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    """The places and paths of a value in the outputs by where they are written, the last one first. A path names no
+    element of a list but the only one: which of several it is cannot be known before the list is read.
     """
     for place, output in reversed(list(outputs.items())):
-        for path, found in _walk(place, output):
+        for path, found in _walk((), output):
             if type(found) is type(value) and found == value and value not in ("", [], {}):
-                return path
-    return None
+                yield place, path
 
 
 def readable(value: Any, outputs: Mapping[str, Any]) -> list[str]:
@@ -50,15 +52,15 @@ def _stands(leaf: str, output: Any) -> bool:
     return leaf in texts or (len(leaf) > 1 and leaf in json.dumps(output, ensure_ascii=False))
 
 
-def _walk(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _walk(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
     yield path, value
-    inner: Sequence[tuple[str, Any]] = []
+    inner: Sequence[tuple[str | int, Any]] = []
     if isinstance(value, Mapping):
         inner = [(key, one) for key, one in value.items() if _NAME.fullmatch(key)]
     elif isinstance(value, list) and len(value) == 1:
-        inner = [("0", value[0])]
+        inner = list(enumerate(value))
     for key, one in inner:
-        yield from _walk(f"{path}.{key}", one)
+        yield from _walk((*path, key), one)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

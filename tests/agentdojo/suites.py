@@ -1,4 +1,4 @@
-"""AgentDojo itself: its suites, and a world of one task in which its functions are carried out.
+"""AgentDojo itself: its suites and the blind ones, and a world of one task in which their functions are carried out.
 
 It brings other libraries, which must not stand beside ours: they lie in a folder of their own, behind everything else
 on the path, and only the process that measures looks there.
@@ -17,10 +17,13 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from .labels import LABELS
+from .blind.labels import FORGE, SHOP
+from .labels import LABELS, Said
 
 VERSION: Final = "0.1.35"
 SUITES: Final = "v1.2.2"
+BLIND: Final[Mapping[str, Mapping[str, Said]]] = {"shop": SHOP, "forge": FORGE}
+"""What is said of the functions of the suites that were made blindly."""
 _FOLDER: Final = Path(__file__).resolve().parents[2] / ".agentdojo"
 
 
@@ -53,7 +56,7 @@ class World:
     """The functions that were carried out, in order."""
 
     def __post_init__(self) -> None:
-        suite = suites()[self.task.suite]
+        suite = _suites()[self.task.suite]
         environment = _environment(self.task.suite, tuple(self.injections.items())).model_copy(deep=True)
         if hasattr(self.task.raw, "init_environment"):
             environment = self.task.raw.init_environment(environment)
@@ -71,7 +74,7 @@ class World:
     @property
     def effects(self) -> list[tuple[str, dict[str, Any]]]:
         """The calls that changed something outside."""
-        return [(name, parameters) for name, parameters in self.called if LABELS[name].effects]
+        return [(name, parameters) for name, parameters in self.called if labels_of(self.task.suite)[name].effects]
 
     def is_done(self, output: str) -> bool:
         """Whether the user's task is done, by AgentDojo's own judgement."""
@@ -90,40 +93,51 @@ class World:
         return bool(judge(output, self.before, self.environment) if said is None else said)
 
 
+def labels_of(suite: str) -> Mapping[str, Said]:
+    """What is said of the functions of a suite."""
+    return BLIND.get(suite, LABELS)
+
+
 def schemas(suite: str) -> dict[str, dict[str, Any]]:
     """The JSON Schema of the parameters of each function of a suite."""
-    return {tool.name: tool.parameters.model_json_schema() for tool in suites()[suite].tools}
+    return {tool.name: tool.parameters.model_json_schema() for tool in _suites()[suite].tools}
 
 
-def user_tasks() -> Iterator[Task]:
-    """All of them, suite by suite."""
-    return (Task(name, raw) for name, suite in suites().items() for raw in suite.user_tasks.values())
+def user_tasks(*, blind: bool = False) -> Iterator[Task]:
+    """All of AgentDojo's or of the blind suites', suite by suite."""
+    return (Task(name, raw) for name, suite in suites(blind=blind).items() for raw in suite.user_tasks.values())
 
 
 def injected_tasks(suite: str) -> Iterator[Task]:
     """What is injected into the tasks of a suite."""
-    return (Task(suite, raw) for raw in suites()[suite].injection_tasks.values())
+    return (Task(suite, raw) for raw in _suites()[suite].injection_tasks.values())
 
 
 def places(suite: str) -> list[str]:
     """Where an attacker can write."""
-    return list(suites()[suite].get_injection_vector_defaults())
+    return list(_suites()[suite].get_injection_vector_defaults())
+
+
+def suites(*, blind: bool = False) -> dict[str, Any]:
+    """AgentDojo's by name, or the blind ones. AgentDojo is installed where it is missing. Raises `NotInstalled`."""
+    return {name: suite for name, suite in _suites().items() if (name in BLIND) is blind}
 
 
 @cache
-def suites() -> dict[str, Any]:
-    """The suites by name. AgentDojo is installed where it is missing. Raises `NotInstalled`."""
+def _suites() -> dict[str, Any]:
     _install()
     if str(_FOLDER) not in sys.path:
         sys.path.append(str(_FOLDER))
     from agentdojo.task_suite.load_suites import get_suites
 
-    return dict(get_suites(SUITES))
+    from .blind import forge, shop
+
+    return {**get_suites(SUITES), "shop": shop.task_suite, "forge": forge.task_suite}
 
 
 @lru_cache(maxsize=4)
 def _environment(suite: str, injections: tuple[tuple[str, str], ...]) -> Any:
-    return suites()[suite].load_and_inject_default_environment(dict(injections))
+    return _suites()[suite].load_and_inject_default_environment(dict(injections))
 
 
 def as_json(value: Any) -> Any:
