@@ -20,7 +20,7 @@ from .errors import segments
 from .messages import ERROR, Message, is_promise
 from .paths import MISSING
 from .plan.graph import Graph, Readers, sees
-from .references import Expression, Reference
+from .references import Expression, Reference, parse
 from .state.fold import Fold
 from .state.labels import (
     KEEPING,
@@ -251,7 +251,8 @@ def marks_since(call: Call, trust: ToolTrust, seen: MarkedValues, *, is_done: bo
         given[parameter_at(at)] |= found
     after = seen.all_marks.labels if call.after else TRUSTED  # sources that could have chosen whether the others ran
     flow = flow_of(call, given, seen.marks, lambda: seen.all_marks.labels, after)
-    if is_done and endorses(call, trust):
+    among = values_among(trust)
+    if is_done and endorses(call, trust) and (among is None or not seen.marks(among)):
         return WrittenMarks(Marks(flow.chosen, flow.chosen))
     return WrittenMarks(
         written_marks(call, flow, trust.result), written_fields(call, flow.read, trust) if is_done else frozenset()
@@ -263,7 +264,17 @@ def endorses(call: Call, trust: ToolTrust) -> bool:
     not its delegate's answer.
     """
     is_choice = call.output is not None and len(call.output.alternatives) > 1
-    return trust.endorses and call.runner.executor is Executor.DELEGATE and not is_choice
+    return bool(trust.endorses) and call.runner.executor is Executor.DELEGATE and not is_choice
+
+
+def values_among(trust: ToolTrust) -> Reference | None:
+    """A place of the values among which an endorsed answer has to be, in the first element of each list; None if any
+    answer is endorsed.
+    """
+    if not isinstance(trust.endorses, str):
+        return None
+    place = parse(trust.endorses).references[0]
+    return Reference(place.kind, tuple(0 if segment == "*" else segment for segment in place.path))
 
 
 def parameter_at(at: str) -> str:
@@ -467,8 +478,12 @@ class TrustProof:
         """Calls whose answers are trusted although they read untrusted data, and the sources of that."""
         for index, found in self._found.items():
             call = self._calls[index]
-            if found.flow.read and endorses(call, self._trust(call)):
+            if found.flow.read and found.endorses:
                 yield call, found.flow.read
+
+    def _is_endorsed(self, call: Call, trust: ToolTrust) -> bool:
+        among = values_among(trust)
+        return endorses(call, trust) and not (among is not None and self._at(call, among))
 
     def _doubt(self, call: Call) -> Doubt | None:
         read = {parameter_at(at) for at, _ in call.reads}
@@ -500,9 +515,9 @@ class TrustProof:
         fields = frozenset(one.in_lists(call.method is Method.PUSH) for one in written_fields(call, flow.read, trust))
         flow = replace(flow, read=flow.read | left_out)
         end = written_marks(call, flow, trust.result | there.labels)
-        if endorses(call, trust):
+        if is_endorsed := self._is_endorsed(call, trust):
             out = Marks(flow.chosen | there.labels, flow.chosen)
-        found = self._found[call.index] = _Marked(flow, out, fields, end, endorses(call, trust))
+        found = self._found[call.index] = _Marked(flow, out, fields, end, is_endorsed)
         return found
 
     def _of(self, call: Call, expression: Expression) -> Marks:

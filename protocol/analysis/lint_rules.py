@@ -529,7 +529,9 @@ def trust_findings(plan: CheckedPlan) -> Iterator[Finding]:
     calls = {call.index: call for call in plan.calls}
     for call, labels in proof.endorsed:
         for label in sorted(labels):
+            among = trust(call).endorses
             why = f"endorses: {call.runner.name!r} reads what others wrote to {label}, and its answer is trusted"
+            why += f" if it is one of the values at {among}" if isinstance(among, str) else ""
             found = on_call(plan, "ACT603", call, why, "look whether a wrong answer of that delegate would do harm")
             yield replace(found, way={"source": {"label": label}, "effect": None, "way": [call.index]})
     for call, name, label in ((call, name, label) for call, name, labels in proof.waived for label in sorted(labels)):

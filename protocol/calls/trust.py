@@ -19,18 +19,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from .. import limits
-from ..errors import Problem, UnknownName, pointer
+from ..errors import ExpressionError, Problem, UnknownName, pointer
 from ..messages import Message, is_written
 from ..paths import strings
+from ..references import DAGGER, parse
 from ..state.labels import TRUSTED, FieldLabels, Fields, Labels, field_problems, label_problems, with_fields
 
 Hosts = frozenset[tuple[str, frozenset[str]]]
 """Parameters that are addresses, each with the hosts that are named for it."""
 ENDORSES: Final = "_endorses"
-"""With true in an operator's request definition: its answer, of a few values, is trusted (SPEC R16.3)."""
+"""In an operator's request definition: with true its answer, of a few values, is trusted (SPEC R16.3); with a place,
+such as `†state.found.*.id`, an answer that is one of the values there to which nobody else wrote (SPEC R16.8).
+"""
 _KEYS: Final = ("effects", "result", "content", "proof", "hosts")
 _ALSO: Final = ("endorses", "once")
-"""Keys that are declared elsewhere, true or not at all."""
+"""Keys that are declared elsewhere, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,8 @@ class ToolTrust:
     """Parameters that may come from anybody, since they only complete a call that is trusted itself (SPEC R16.8)."""
     hosts: Hosts = field(default=frozenset(), kw_only=True)
     """Parameters that are addresses, with the hosts at which a call has no effects (SPEC R16.8)."""
-    endorses: bool = False
-    """Whether an operator's delegate gives trusted answers whatever it has read (SPEC R16.3)."""
+    endorses: bool | str = False
+    """Whether an operator's delegate gives trusted answers whatever it has read (SPEC R16.3), or among which values."""
     once: bool = False
     """Whether a call runs at most once, or a person is asked (SPEC R4.11): `_once` beside `_trust`."""
 
@@ -62,7 +65,7 @@ class ToolTrust:
         result, fields = _read_result(said.get("result") or ())
         content, proof = (frozenset(said.get(key) or ()) for key in ("content", "proof"))
         hosts = frozenset((name, frozenset(listed)) for name, listed in (said.get("hosts") or {}).items())
-        also = (said.get(key) is True for key in _ALSO)
+        also = (endorsement_of(said.get("endorses")), said.get("once") is True)
         return cls(said.get("effects") is True, result, content, *also, fields=fields, proof=proof, hosts=hosts)
 
     @classmethod
@@ -75,7 +78,8 @@ class ToolTrust:
         free = frozenset[str].intersection(*(one.free for one in acting)) if acting else frozenset[str]()
         proof = free.intersection(frozenset[str]().union(*(one.proof for one in acting)))
         result = frozenset().union(*(one.result for one in found))
-        also = (any(getattr(one, key) for one in found) for key in _ALSO)
+        endorsing = {one.endorses for one in found if one.endorses}
+        also = (endorsing.pop() if len(endorsing) == 1 else False, any(one.once for one in found))
         differing = any(one.fields for one in found)
         fields = Fields().union(*(with_fields(one.result, one.fields) for one in found)) if differing else Fields()
         hosts = _hosts_of_all([one.hosts for one in acting])
@@ -91,7 +95,7 @@ class ToolTrust:
         return self.content | self.proof
 
     def __bool__(self) -> bool:
-        return self.effects or bool(self.result) or self.endorses or self.once
+        return bool(self.effects or self.result or self.endorses or self.once)
 
     def to_dict(self) -> dict[str, Any]:
         """The declaration as a tool's `_trust`, with what is declared beside it."""
@@ -101,7 +105,7 @@ class ToolTrust:
             **({"content": sorted(self.content)} if self.content else {}),
             **({"proof": sorted(self.proof)} if self.proof else {}),
             **({"hosts": {name: sorted(listed) for name, listed in sorted(self.hosts)}} if self.hosts else {}),
-            **{key: True for key in _ALSO if getattr(self, key)},
+            **{key: getattr(self, key) for key in _ALSO if getattr(self, key)},
         }
 
     def _result(self) -> list[str] | dict[str, list[str]] | list[dict[str, list[str]]]:
@@ -143,11 +147,24 @@ def tool_trust_of(said: Mapping[str, ToolTrust], *names: str) -> ToolTrust:
 def endorsement_problems(definition: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
     """Problems of the `_endorses` of a request definition: a trusted answer is one of few."""
     said, schema = definition.get(ENDORSES, False), definition.get("schema")
-    if not isinstance(said, bool):
-        yield Problem(pointer(*at, ENDORSES), "must be true or false")
+    if isinstance(said, str):
+        try:
+            is_place = len(parse(said).references) == 1 and said.startswith(DAGGER)
+        except ExpressionError as error:
+            yield Problem(pointer(*at, ENDORSES), str(error))
+            return
+        if not is_place:
+            yield Problem(pointer(*at, ENDORSES), "must be one place of values, such as †state.found.*.id")
+    elif not isinstance(said, bool):
+        yield Problem(pointer(*at, ENDORSES), "must be true, false, or a place of values, such as †state.found.*.id")
     elif said and not _has_few_values(schema):
         text = f"an answer that endorses is a boolean, or one of at most {limits.FEW_VALUES} values: give it an enum"
         yield Problem(pointer(*at, "schema"), text)
+
+
+def endorsement_of(said: Any) -> bool | str:
+    """The endorsement that a valid definition declares."""
+    return said if said is True or isinstance(said, str) else False
 
 
 def _has_few_values(schema: Any) -> bool:

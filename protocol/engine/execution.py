@@ -41,7 +41,7 @@ from ..schemas.validation import OFFLOADED
 from ..state.fold import Fold
 from ..state.labels import TRUSTED, Labels
 from ..state.scopes import Allowance, Gathered, TooLarge, all_messages, scoped, scoped_messages
-from ..trust import NOTHING, Doubt, Flow, Flows, MarkedValues, addressing, doubt, hosts_said
+from ..trust import NOTHING, Doubt, Flow, Flows, MarkedValues, addressing, doubt, endorses, hosts_said
 from .call_statuses import CallStatuses, verdict
 from .events import (
     FINAL,
@@ -58,7 +58,7 @@ from .events import (
     Success,
     Verdict,
 )
-from .outcomes import Elements, LaneConfig, invalid_parameters
+from .outcomes import Elements, LaneConfig, invalid_parameters, is_among
 
 Gather = Callable[[Call], Mapping[str, Fold] | None]
 
@@ -207,9 +207,20 @@ class Execution(CallStatuses):
 
     def finish(self, index: int, result: Success | Failure, date: str) -> Outcome:
         """Outcome of a call with this result: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""
+        result = self._endorsed(self._calls[index], result)
         outcome = self._outcome(self._calls[index], result, date, self._fold)
         answered = ToolTrust(result=result.labels, fields=result.fields if isinstance(result, Success) else frozenset())
         return self._marked(replace(outcome, cost=result.cost), answered)
+
+    def _endorsed(self, call: Call, result: Success | Failure) -> Success | Failure:
+        """The result; a failure where it is endorsed only among values, and is none of them (SPEC R16.8)."""
+        trust = self._config.trust_of(call) if self._config.trust else UNSAID
+        if not (isinstance(trust.endorses, str) and isinstance(result, Success) and endorses(call, trust)):
+            return result
+        if is_among(result.value, trust, self._fold):
+            return result
+        text = f"the answer is none of the values at {trust.endorses} to which nobody else wrote"
+        return Failure("OutputError", text, result.cost, labels=result.labels)
 
     def labels_given(self, call: Call) -> Labels:
         """Sources of all that a call which has begun was given; none if a person has approved it (SPEC R16.4)."""

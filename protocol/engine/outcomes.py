@@ -24,11 +24,11 @@ from ..calls.outputs import (
 )
 from ..calls.tools import Executor, Tool
 from ..calls.trust import ToolTrust, tool_trust_of
-from ..errors import Conflict, ExpressionError, OutputError, Problem, Unresolved, shortened
+from ..errors import Conflict, ExpressionError, OutputError, Problem, Unresolved, json_text, shortened
 from ..limits import OUTCOMES_NAMED, Limits, exceeded, size_of, value_problems
 from ..messages import error_message
-from ..paths import strings
-from ..references import DAGGER, Expression
+from ..paths import MISSING, copied, lookup, strings
+from ..references import DAGGER, Expression, Reference, parse
 from ..schemas import compiled
 from ..state.fold import Fold
 from ..state.labels import TRUSTED, Labels
@@ -271,6 +271,21 @@ def _error(failure: Failure) -> dict[str, Any]:
 
 def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def is_among(answer: Any, trust: ToolTrust, fold: Fold) -> bool:
+    """Whether an answer is one of the values at a place to which nobody else wrote (SPEC R16.8)."""
+    place = parse(str(trust.endorses)).references[0]
+    left: list[tuple[tuple[str | int, ...], Any]] = [((), fold.root(place.kind))]
+    for segment in place.path:
+        if segment == "*":
+            lists = ((path, value) for path, value in left if isinstance(value, list))
+            left = [((*path, index), part) for path, value in lists for index, part in enumerate(value)]
+        else:
+            left = [((*path, segment), lookup(value, (segment,))) for path, value in left]
+    wanted = json_text(answer)
+    found = (path for path, value in left if value is not MISSING and json_text(copied(value)) == wanted)
+    return any(not fold.marks(Reference(place.kind, path)) for path in found)
 
 
 # The output of a solution: references in it are read when all calls have ended, as a global reader (SPEC R4.9); that

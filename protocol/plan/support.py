@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..calls.declarations import Declared, declares_tools, is_workflow, read_tools
 from ..calls.tools import Executor, Runner, Tool
-from ..calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust
+from ..calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust, endorsement_of
 from ..errors import Problem, pointer
 from ..messages import Message
 from ..paths import nest
@@ -130,7 +130,7 @@ class TrustReach:
     def of_delegate(self, name: str) -> ToolTrust:
         """The effects and labels of a delegate with all behind it, and whether its answer endorses what it read."""
         definition = self.definition(name)
-        endorses = definition is not None and definition.get(ENDORSES) is True
+        endorses = endorsement_of((definition or {}).get(ENDORSES))
         return replace(self._sum(self._behind_delegates([name], set())), endorses=endorses)
 
     def of_code(self, declared: Declared, delegates: Iterable[str]) -> dict[str, ToolTrust]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acts_celery.protocol import Plan, Rejected, check_submission
 from acts_celery.protocol.calls.trust import OperatorTrust, ToolTrust, host_of, operator_problems
-from acts_celery.protocol.engine.events import Start
+from acts_celery.protocol.engine.events import Start, Status
 from acts_celery.protocol.state.labels import FieldLabels
 
 from .building import call, pointers, problems_of, submission, written
@@ -367,6 +367,47 @@ def test_r16_8_proofs_and_hosts_in_another_shape_are_refused(said: Any, where: s
     assert pointers([*operator_problems({"pay": said})]) == [f"/pay{where}"]
 
 
+# An answer that is one of the values of a trusted field (SPEC R16.8).
+
+CHOOSING: dict[str, Any] = {
+    "tools": {**SHOP, "ask": {"properties": {"_delegate": {}}}},
+    "delegates": {"choose": {"context": [], "schema": {}, "_endorses": "†state.r.reviews.*.id"}},
+}
+ASKED = call("ask", "†state.which", _delegate="choose", of="†state.r")
+
+
+@pytest.mark.parametrize(
+    ("answer", "calls", "is_proven", "status"),
+    [
+        (2, (FETCH, ASKED, pay("†state.which")), True, Status.DONE),
+        (7, (FETCH, ASKED, pay("†state.which")), True, Status.SKIPPED),
+        ("2", (FETCH, ASKED, pay("†state.which")), True, Status.SKIPPED),
+        (2, (FETCH, ASKED, pay("me", note="†state.which", when="†state.r")), False, Status.FAILED),
+        (2, (FETCH, {**ASKED, "_outputPath": "†state.which || †state.b"}, pay("†state.which")), False, Status.FAILED),
+        (
+            2,
+            (call("fetch", "†state.m"), call("give", "†state.r", value="†state.m"), ASKED, pay("†state.which")),
+            False,
+            Status.SKIPPED,
+        ),
+    ],
+)
+def test_r16_8_an_answer_is_endorsed_if_it_is_one_of_the_values_that_a_call_returned(
+    answer: Any, calls: tuple[dict[str, Any], ...], is_proven: bool, status: Status
+) -> None:
+    plan = check_submission(submission(*calls, config=REFUSE, **CHOOSING))
+    functions = {**FUNCTIONS, "choose": lambda given, context: answer, "give": lambda given, context: given["value"]}
+    last = len(calls) - 1
+    assert Driver(plan, functions).run().outcome(last).status is status
+    assert ways(plan) == (set() if is_proven else {last})
+
+
+@pytest.mark.parametrize("said", ["state.found", "†state.a || †state.b", "†state..a", 1])
+def test_r16_8_a_place_of_values_in_another_shape_is_refused(said: Any) -> None:
+    delegates = {"choose": {**CHOOSING["delegates"]["choose"], "_endorses": said}}
+    assert "/delegates/choose/_endorses" in pointers(problems_of(ASKED, **{**CHOOSING, "delegates": delegates}))
+
+
 # Laws: R16.5 and R16.6 with all of it drawn at random.
 
 TOOLS: dict[str, Any] = {
@@ -376,8 +417,10 @@ TOOLS: dict[str, Any] = {
     "go": {"_trust": {"effects": True, "proof": ["other"], "hosts": {"value": ["shop.example"]}}},
     "give": {},
     "fail": {},
+    "ask": {"properties": {"_delegate": {"const": "choose"}}},
 }
 PLACES = ["†state.a", "†state.a", "†state.b"]
+AMONG = ["†state.c.*.id", "†state.a.reviews.*.id", "†state.b.id"]
 PARTS = [
     "",
     ".id",
@@ -405,7 +448,7 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
     calls: list[dict[str, Any]] = []
     last = draw(st.integers(1, 4))
     for number in range(last + 1):
-        kinds = ["fetch", "list", "give", "act", "go", "fail"] if number else ["fetch", "list"]
+        kinds = ["fetch", "list", "give", "act", "go", "fail", "ask"] if number else ["fetch", "list"]
         tool = draw(st.sampled_from(["act", "act", "go"] if number == last else kinds))
         methods: list[dict[str, Any]] = [{}, {}, {"_outputMethod": "push"}, {"_outputMethod": "merge"}]
         to = (
@@ -427,7 +470,8 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
     held: dict[str, Any] = {"type": "state", "a": {"id": 1}}
     given: list[list[Any]] = [[], [], [held], [{**held, "_trust": ["page"]}]]
     context = [{"type": "input", "n": [1, 2]}, *draw(st.sampled_from(given))]
-    return submission(*calls, tools=TOOLS, config=REFUSE, context=context)
+    delegates = {"choose": {"context": [], "schema": {}, "_endorses": draw(st.sampled_from(AMONG))}}
+    return submission(*calls, tools=TOOLS, config=REFUSE, context=context, delegates=delegates)
 
 
 SHOP_TEXT, EVIL_TEXT = "https://shop.example/", "https://evil.example/"
@@ -445,6 +489,7 @@ class Watched(Driver):
             "act": lambda given, context: given.get("value"),
             "go": lambda given, context: given.get("value"),
             "give": lambda given, context: given.get("value"),
+            "choose": lambda given, context: 3 if "a" in str(given) else 7,  # what is endorsed may differ
             "fail": lambda given, context: (_ for _ in ()).throw(ValueError(str(given))),
         }
         super().__init__(plan, functions, **options)

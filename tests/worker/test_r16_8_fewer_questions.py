@@ -120,6 +120,27 @@ def test_r16_8_a_code_from_a_mail_completes_a_call_that_is_trusted_itself(client
     assert bought == ["17"]
 
 
+@pytest.mark.parametrize(("answer", "ends"), [(1, [1]), (9, [])])
+def test_r16_8_an_operators_delegate_endorses_one_of_the_ids_that_a_call_returned(
+    answer: int, ends: list[int], tmp_path: Path
+) -> None:
+    choose = {"context": [{"type": "system", "message": "Which one?"}], "schema": {"type": "integer"}}
+    choose["_endorses"] = "†state.item.reviews.*.id"
+    (tmp_path / "choose.json").write_text(json.dumps(choose), "utf-8")
+    item = {"_tool": "shop_item", "_outputPath": "†state.item"}
+    ask = {"_tool": "ask", "_delegate": "choose", "item": "†state.item", "_outputPath": "†state.which"}
+    buying = {"_tool": "buy", "item": "†state.which", "_outputPath": "†state.bought"}
+    tools: dict[str, Any] = {"ask": {"properties": {"_delegate": {}, "item": {}}}, "shop_item": {}, "buy": {}}
+    bought.clear()
+    with local(CODE, delegates=(str(tmp_path),)) as client:
+        client.model(lambda messages, schema, config: {"output": answer})
+        solution = {"calls": [item, ask, buying]}
+        found = {one.code for one in client.check({"solution": solution, "tools": tools}).findings}
+        assert found & {"ACT601", "ACT602", "ACT603"} == {"ACT603"}
+        client.submit(solution=solution, tools=tools).wait(timeout_seconds=60)
+    assert bought == ends
+
+
 def test_r16_8_labels_by_field_in_another_shape_are_refused_where_the_activity_is_registered() -> None:
     with pytest.raises(ActivitiesError, match=r"'0\.text' of untrusted names one element"):
 

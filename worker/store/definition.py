@@ -156,7 +156,7 @@ def unpack_trust(fields: Mapping[str, Any]) -> Trusts:
     said = {name: ToolTrust.read(one) for name, one in fields.get("trust", {}).items()}
     for name in [name for name, one in said.items() if one.endorses]:
         definition = fields["delegates"].get(name, {})
-        if definition.get(ENDORSES) is not True or any(endorsement_problems(definition)):
+        if definition.get(ENDORSES) != said[name].endorses or any(endorsement_problems(definition)):
             said[name] = replace(said[name], endorses=False)
     return said
 
@@ -167,7 +167,7 @@ def both(before: Trusts, added: Trusts, defined: Collection[str] = ()) -> Trusts
     """
     if not added and not defined:
         return before
-    before = {name: replace(said, endorses=said.endorses and name not in defined) for name, said in before.items()}
+    before = {name: replace(said, endorses=name not in defined and said.endorses) for name, said in before.items()}
     names = (*before, *(name for name in added if name not in before))
     return {name: ToolTrust.together(said[name] for said in (before, added) if name in said) for name in names}
 
