@@ -141,7 +141,7 @@ def test_a_value_is_explained_by_the_messages_it_came_from(backend: Backend) -> 
     given, pushed = document["messages"]
     assert (given["effect"], given["index"], given["call"], given["reads"]) == ("contributes", None, None, [])
     assert (pushed["method"], pushed["index"], pushed["call"]) == ("push", 1, calls[1])
-    assert pushed["reads"] == [{"path": "†state.b", "value": "x"}]
+    assert pushed["reads"] == [{"path": "†state.b", "value": "x", "sources": []}]
     ids = [entry["id"] for entry in command(backend, "log", run, "--json").json_lines]
     before = command(backend, "explain", run, "†state.items", "--instance", "①", "--at", ids[1], "--json").json
     assert (before["value"], len(before["messages"])) == (["a"], 1)
