@@ -9,6 +9,7 @@
     R4, R5, R9   `calls`       a call, its tool, its output, its delegate
     R6, R7.1, R10 `plan`       a checked submission, and who waits for whom
     R16          `trust`       what others wrote, and what it may decide
+    R16.8        `run_rules`   what starts in a run without a question
     R5-R7.2      `engine`      the state machine of one lane's calls
     R12.6b       `near_misses` texts that were meant as references and are none
     R12          `requests`    what a model is asked, and what its answer means

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from .calls.call import place_in
 from .errors import Problem, Rejected
-from .limits import Limits, plain
+from .limits import MOST_OF_A_CODE, Limits, plain
 from .messages import EVERYWHERE, Message
 from .paths import MISSING
 from .plan import additions
@@ -36,8 +37,6 @@ class Plan(CheckedPlan):
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """The findings: worth knowing, but no errors. They are looked for when asked for, not when the plan is made."""
-        from .analysis.analyse import analyse
-
         place = self.submission.shape.place
         return tuple(replace(each, pointer=each.pointer and place(each.pointer)) for each in analyse(self))
 
@@ -176,3 +175,47 @@ def _plan(checked: Callable[[], CheckedPlan], shape: Shape = WHOLE) -> Plan:
     if problems := (*problems, *(one for one in _embedded(layout) if one.pointer not in known)):
         raise shape.rejected(explained(RejectedCalls(problems, layout)))
     return Plan(**{field.name: getattr(layout, field.name) for field in fields(layout)})
+
+
+# Analysis: all findings about a valid submission before it runs (SPEC R6.7). Each pass looks at the whole submission,
+# and is independent of the others.
+
+_SEVERITIES: Final = ("warning", "info", "note")
+
+
+def analyse(plan: CheckedPlan, ignore: Iterable[str] = ()) -> tuple[Finding, ...]:
+    """The findings of a checked submission, warnings first, each once.
+
+    `ignore` holds codes (`ACT103`) or names (`race`) that are left out, as does `config.ignore` of the submission.
+    """
+    from .analysis.findings import ignored_in, is_ignored
+    from .analysis.lint_rules import lint_findings, text_findings, trust_findings
+    from .analysis.order import order_findings
+    from .analysis.values import value_findings
+    from .near_misses import KnownPlaces
+
+    ignored = frozenset(ignore) | ignored_in(plan.submission.config)
+    places = KnownPlaces(plan)
+    found = (*order_findings(plan), *value_findings(plan), *text_findings(plan, places))
+    misspelt = {finding.calls for finding in found if finding.remedy == "write _outputPath"}
+    around = (
+        finding
+        for finding in lint_findings(plan, places)
+        if finding.code != "ACT405" or finding.calls not in misspelt  # its path is there, under another name
+    )
+    kept = dict.fromkeys(
+        finding for finding in chain(found, around, trust_findings(plan)) if not is_ignored(finding, ignored)
+    )
+    return tuple(_first(sorted(kept, key=lambda finding: (_SEVERITIES.index(finding.severity), finding.code))))
+
+
+def _first(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The first findings of each code, and how many more there are."""
+    from .analysis.findings import Finding
+
+    for code, alike in groupby(findings, key=lambda finding: finding.code):
+        found = tuple(alike)
+        yield from found[:MOST_OF_A_CODE]
+        if len(found) > MOST_OF_A_CODE:
+            more = f"{len(found) - MOST_OF_A_CODE} more findings of this code are left out"
+            yield Finding(code, more, remedy="correct those above and check again")

@@ -284,7 +284,7 @@ def has_control_characters(name: str) -> bool:
     return _CONTROL.search(name) is not None
 
 
-# analysis/analyse
+# facade
 MOST_OF_A_CODE: Final = 100
 """Findings reported of one code; the last of them says how many more there are."""
 
@@ -399,6 +399,12 @@ HOSTS_READ: Final = 200_000
 
 # calls/trust
 FEW_VALUES: Final = 16
+
+# run_rules
+MOST_RULES: Final = 100
+"""Rules of a run in force."""
+SHORTEST_WORDS: Final = 3
+"""Characters of a text that can stand in the user's own words."""
 
 # engine/costs
 MOST_NANODOLLARS: Final = 2**53 - 1

@@ -474,6 +474,12 @@ class TrustProof:
                 yield from ((call, name, flow.read) for name, _ in sorted(trust.hosts))
 
     @property
+    def doubts(self) -> Iterator[tuple[Call, Doubt]]:
+        """Calls with effects on which others may decide, and all that they may decide, in the order of the calls."""
+        calls = self._calls.values() if self._found else ()
+        yield from ((call, found) for call in calls if (found := self._doubt(call)) is not None)
+
+    @property
     def endorsed(self) -> Iterator[tuple[Call, Labels]]:
         """Calls whose answers are trusted although they read untrusted data, and the sources of that."""
         for index, found in self._found.items():

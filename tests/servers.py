@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "mcp/test_tools_of_servers": "mcp",
     "worker/test_r4_11_once": "settle",
     "worker/test_r4_12_moments": "move",
+    "worker/test_r16_8_rules": "rules revoke",
     "worker/test_traces": "trace traces",
     "worker/test_trust_suggestions": "trust",
 }

@@ -88,7 +88,7 @@ def _action(right: Right, summary: str = "", *, served: str | None = None) -> Ca
     return declare
 
 
-@_action("decide", "Let a held call run.", served="call parameters scopes shown")
+@_action("decide", "Let a held call run.", served="call parameters scopes shown rule")
 def approve(
     run: Run,
     call: int | str,
@@ -96,17 +96,19 @@ def approve(
     parameters: dict[str, Any] | None = None,
     scopes: list[str] | None = None,
     shown: str | None = None,
-    calls: dict[str, Any] | None = None,
+    rule: dict[str, Any] | None = None,
     by: str | None = None,
+    **instead: Any,
 ) -> Done:
     """Let CALL of RUN run as it was shown. CALL is its id, or its index if only one held call has that index. On a
     terminal the call is shown first, and you are asked; elsewhere give --shown, or --yes. --plan approves the plan of a
     run in mode lazy; this is refused if another plan waits now. With --for-all no later run of the same plan waits.
+    With --rule later calls of the run that are like CALL start, too: `acts rules` shows rules, `acts revoke` ends one.
 
     Exit codes: 0 approved, 2 what is given does not fit, 3 no server, 4 no such run, it is
     over, or the call does not wait.
     """
-    return {"id": run.approve(call, parameters=parameters, scopes=scopes, calls=calls, by=by, shown=shown)}
+    return {"id": run.approve(call, parameters=parameters, scopes=scopes, rule=rule, by=by, shown=shown, **instead)}
 
 
 @_action("decide", "Reject a held call.", served="call reason shown")
@@ -137,6 +139,16 @@ def _few(calls: dict[str, str]) -> dict[str, str]:
     if not 0 < len(calls) <= limits.MOST_HELD:
         raise BadBody(f"calls names {len(calls)} calls: give 1 to {limits.MOST_HELD} as they were shown")
     return calls
+
+
+@_action("decide", "Revoke a rule of a run.", served="rule")
+def revoke(run: Run, rule: str, *, by: str | None = None) -> Done:
+    """Revoke RULE of RUN, as `acts rules` names it: calls that it would have let start are held from now on.
+
+    Exit codes: 0 revoked, 3 no server, 4 no such run or rule, or the run is over.
+    """
+    run.revoke_rule(rule, by=by)
+    return {}
 
 
 @_action("decide", "Answer a question of a run.", served="call value shown")

@@ -218,6 +218,12 @@ class NotHeld(NotPossibleNow):
     code = "not_held"
 
 
+class NoSuchRule(NotPossibleNow):
+    """A rule that the run was not given."""
+
+    code = "no_such_rule"
+
+
 class HeldAnew(NotPossibleNow):
     """Something else waits under the id than what was shown: nothing was decided. Look at what is held now."""
 

@@ -1,6 +1,5 @@
 """Analysis of a valid submission without running it (SPEC R6.7, R11.2).
 
-`analyse`        the one entry: every finding about a submission
 `findings`       a finding, and the catalogue of their codes
 `order`          calls whose results depend on which ends first, and calls that never run
 `order_cases`    all the ways in which the calls that a lane sees can turn out

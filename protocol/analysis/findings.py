@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -263,3 +263,14 @@ def _escaped(text: str) -> str:
     """Text inside a label's quotes: no quotes, no mark-up, no line breaks."""
     line = " ".join(shortened(text, 100).split())
     return line.translate(_ENTITIES)
+
+
+def is_ignored(finding: Finding, ignored: Container[str]) -> bool:
+    """Whether a finding is left out, by its code or its name."""
+    return finding.code in ignored or finding.name in ignored
+
+
+def ignored_in(config: object) -> frozenset[str]:
+    """The codes and names in `config.ignore`."""
+    named = config.get("ignore") if isinstance(config, dict) else None
+    return frozenset(name for name in named if isinstance(name, str)) if isinstance(named, list) else frozenset()

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
 from .. import limits
-from ..calls.call import Call, place_in
+from ..calls.call import Call, place_in, read_approvals
 from ..calls.declarations import input_misfit, is_workflow
 from ..calls.meta_properties import AFTER, ALIASES, BY_NAME
 from ..calls.tools import Executor, Tool
@@ -27,6 +27,7 @@ from ..plan.config import ON_REQUEST, is_asked
 from ..plan.graph import Readers, ReadPlaces, places_seen, scope_places, sees
 from ..plan.places import KIND
 from ..references import DAGGER, Reference, expression_in
+from ..run_rules import RunRule, UserWords, is_certain, is_like
 from ..schemas import conjuncts, excerpt
 from ..schemas.algebra import Algebra, is_empty
 from ..schemas.walk import value_at
@@ -553,6 +554,28 @@ def trust_findings(plan: CheckedPlan) -> Iterator[Finding]:
             remedy = "let a person approve it, give a value that nobody else wrote, or let the tool call it content"
             found = on_call(plan, "ACT601", call, why, remedy, way.parameter)
         yield replace(found, way={"source": _source(way), "effect": way.effect, "way": list(way.calls)})
+
+
+def with_rules(plan: CheckedPlan, rules: Sequence[RunRule]) -> Iterator[dict[str, Any]]:
+    """What rules of a run change of a plan (SPEC R16.8): each call on which others may decide and that one of them is
+    about, with its `rule`, and whether a person is `asked` then: "never", or "unless" its values fit the rule.
+    """
+
+    def trust(call: Call) -> ToolTrust:
+        return tool_trust_of(plan.trust, call.tool, call.runner.name)
+
+    submission = plan.submission
+    words = UserWords(message for message in submission.context if message.get("_instance") is None)
+    approvals = read_approvals(submission.config)
+    proof = TrustProof(plan.calls, submission.context, trust, is_template=submission.is_template)
+    for call, doubt in () if plan.refuses_untrusted else proof.doubts:
+        like = [rule for rule in rules if is_like(rule, call, doubt) and not approvals.hold(call)]
+        tool = plan.tools.get(call.tool)
+        properties = tool.document["properties"] if tool is not None else {}
+        certain = [rule for rule in like if is_certain(rule, call, properties, words)]
+        for rule in certain[:1] or like:
+            asked = "never" if certain else "unless"
+            yield {"call": call.index, "tool": call.tool, "rule": str(rule), "asked": asked}
 
 
 def _told(way: Way, calls: dict[int, Call]) -> str:

@@ -227,12 +227,15 @@ class CallStatuses:
         return True
 
     def _hold(self, event: CallHeld) -> bool:
-        is_news = self.record(event.call, event.status)
+        is_news = self.record(event.call, Status.HELD if event.rule else event.status)
         if is_news:
             self._snapshots[event.call] = event.snapshot
             self._rulings.pop(event.call, None)
             self._unknown.pop(event.call, None)
             (self._asked.discard if event.evidence is None else self._asked.add)(event.call)
+        if is_news and event.ruling is not None:
+            self._rulings[event.call] = event.ruling
+            self.record(event.call, Status.WAITING)
         return is_news
 
     def _begin_once(self, event: CallBegun) -> bool:

@@ -18,6 +18,7 @@ from ..calls.trust import ToolTrust
 from ..errors import ExpressionError, Problem, pointer
 from ..messages import CHOSEN, FIELDS, TRUST, render_data
 from ..references import Reference
+from ..run_rules import RunRule
 from ..state.fold import Fold
 from ..state.labels import TRUSTED, Fields, Labels, Marks, fields_of, marks_of, with_fields
 from ..state.scopes import read_scope, sliced
@@ -72,6 +73,8 @@ class Ruling:
     """The result of a question, or of a call whose end was not known."""
     amendment: Mapping[str, Any] | None = None
     """Calls that replace it, as they were submitted."""
+    rule: str = ""
+    """The rule of the run that approved it, where no person was asked (SPEC R16.8)."""
 
 
 SETTLING: Final = frozenset({Verdict.DONE, Verdict.AGAIN, Verdict.FAILED})
@@ -280,11 +283,20 @@ class CallHeld:
     """The moment at which the call ends, if it waits for that and for no person (SPEC R4.12)."""
     evidence: Evidence | None = None
     """The evidence, if the call was begun and its end is not known (SPEC R4.11)."""
+    rule: str = ""
+    """The rule of the run that approves the call at once, so nobody is asked (SPEC R16.8)."""
 
     @property
     def status(self) -> Status:
         """The status of the call since this entry."""
+        if self.rule:
+            return Status.WAITING
         return Status.HELD if self.evidence is None else Status.UNKNOWN
+
+    @property
+    def ruling(self) -> Ruling | None:
+        """The decision by a rule; None where a person decides."""
+        return Ruling(Verdict.APPROVED, rule=self.rule) if self.rule else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +307,21 @@ class CallDecided:
     status: ClassVar = Status.WAITING
     call: int
     ruling: Ruling
+
+
+@dataclass(frozen=True, slots=True)
+class RuleGiven:
+    """A person has given a rule, whose name is the id of this entry (SPEC R16.8)."""
+
+    rule: RunRule
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRevoked:
+    """A rule is in force no longer since this entry."""
+
+    revoked: str
+    """The id of the entry that gave it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +419,8 @@ Event = (
     | CallProgressed
     | CallsUndone
     | PromisesGivenUp
+    | RuleGiven
+    | RuleRevoked
 )
 WriteEvent = MessageAdded | CallEnded | ElementEnded
 """Events that carry a message that a call wrote."""
@@ -508,6 +537,15 @@ class Hold:
     """The moment at which the call ends, if it waits for that and for no person (SPEC R4.12)."""
     evidence: Evidence | None = None
     """The evidence, if the call was begun and its end is not known (SPEC R4.11)."""
+    rule: str = ""
+    """The rule of the run that approves the call at once (SPEC R16.8)."""
+    rules: str | None = None
+    """The entry that had changed the run's rules last, empty where none had, if a rule could have approved the call."""
+
+    @property
+    def event(self) -> CallHeld:
+        """What the log is to say."""
+        return CallHeld(self.call.index, self.snapshot, self.doubt, self.until_ms, self.evidence, self.rule)
 
 
 @dataclass(frozen=True, slots=True)

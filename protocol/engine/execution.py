@@ -36,6 +36,7 @@ from ..plan.config import fails_unknown, is_simulation
 from ..plan.graph import Graph
 from ..plan.lanes import Lane
 from ..references import Expression, Reference
+from ..run_rules import RunRules
 from ..schemas.costs import METER, STEP_WORK
 from ..schemas.validation import OFFLOADED
 from ..state.fold import Fold
@@ -76,6 +77,7 @@ class _LaneOptions(TypedDict, total=False):
     """Fields of `LaneConfig` that no plan sets."""
 
     approvals: Approvals
+    rules: RunRules
     limits: Limits
     defers_errors: bool
 
@@ -233,15 +235,18 @@ class Execution(CallStatuses):
 
     def undecided_by(self, start: Start) -> tuple[Flow, frozenset[str]]:
         """Sources of the untrusted values that a call starts with and that decide nothing by the trust known here; the
-        worker that runs it may know more of its tool (SPEC R16.1). Nothing if a person has approved the call. And the
-        hosts of its addresses that the log names.
+        worker that runs it may know more of its tool (SPEC R16.1). Nothing if a person has approved the call; a rule
+        approves what it knew of alone. And the hosts of its addresses that the log names.
         """
         own = self._calls[call_of(start.call.index)]
-        flow = self._flows.into(own, self._seen(own)) if own.index not in self._rulings else NOTHING
+        ruling = self._rulings.get(own.index)
+        flow = self._flows.into(own, self._seen(own)) if ruling is None or ruling.rule else NOTHING
         trust = self._config.trust_of(own) if flow else None
         if trust is None or not trust.effects:
             return flow, frozenset()
-        if trust.hosts and doubt(trust, flow) is not None:  # it has started, so it has no effects there
+        if (
+            trust.hosts and ruling is None and doubt(trust, flow) is not None
+        ):  # it has started, so it has no effects there
             return flow, hosts_among(trust.hosts, start.parameters) & hosts_said(self._fold)
         given = {name: labels for name, labels in flow.given.items() if name in trust.free}
         return Flow(TRUSTED, given, TRUSTED.union(*given.values())), frozenset()
@@ -421,8 +426,12 @@ class Execution(CallStatuses):
         found = self._doubt(call, gathered or self._fold, parameters) if self._config.trust else None
         if found is not None and self._config.refuses_untrusted:
             return self._outcome(call, Failure(UNTRUSTED, str(found)), date, here)
-        if found is not None or self._config.approvals.hold(call):
+        if self._config.approvals.hold(call):
             return Hold(call, parameters, self._snapshot(call, parameters), found)
+        if found is not None:
+            rules = self._config.rules
+            rule = rules.admitting(call, found, parameters)
+            return Hold(call, parameters, self._snapshot(call, parameters), found, rule=rule, rules=rules.last)
         return self._begin(call, parameters, date, here)
 
     def _doubt(self, call: Call, seen: MarkedValues, parameters: Mapping[str, Any]) -> Doubt | None:

@@ -29,6 +29,7 @@ from ..limits import OUTCOMES_NAMED, Limits, exceeded, size_of, value_problems
 from ..messages import error_message
 from ..paths import MISSING, copied, lookup, strings
 from ..references import DAGGER, Expression, Reference, parse
+from ..run_rules import RunRules
 from ..schemas import compiled
 from ..state.fold import Fold
 from ..state.labels import TRUSTED, Labels
@@ -143,6 +144,8 @@ class LaneConfig:
     """Whether a call whose end is not known fails, and no person is asked (SPEC R4.11)."""
     approvals: Approvals = NONE
     """Which calls are held."""
+    rules: RunRules = field(default_factory=RunRules)
+    """Which calls start that would be held for what others wrote (SPEC R16.8)."""
     limits: Limits = _DEFAULT
     """Limits for what one call is given."""
     defers_errors: bool = False

@@ -180,8 +180,10 @@ def _serve(requests: socket.socket) -> NoReturn:
     import kombu.transport.redis  # noqa: F401
     import prometheus_client.core  # noqa: F401
 
-    import acts_celery.protocol.analysis.analyse
     import acts_celery.protocol.analysis.deployment
+    import acts_celery.protocol.analysis.lint_rules
+    import acts_celery.protocol.analysis.order
+    import acts_celery.protocol.analysis.values
     import acts_celery.worker.agent.loop_runner
     import acts_celery.worker.agent.room
     import acts_celery.worker.agent.scripted

@@ -182,7 +182,7 @@ def test_the_pure_core_calls_no_builtin_with_an_effect() -> None:
 
 ROOMS = (
     *("errors", "limits", "references", "paths", "messages", "templates", "schemas", "state", "calls", "plan"),
-    *("trust", "engine", "near_misses", "requests", "analysis", "hints", "facade"),
+    *("trust", "run_rules", "engine", "near_misses", "requests", "analysis", "hints", "facade"),
 )
 """The core's modules and folders: each imports only those before it."""
 BESIDE_EACH_OTHER = {

@@ -12,6 +12,7 @@ ACTIONS = (
     "reject",
     "approve_together",
     "reject_together",
+    "revoke",
     "answer",
     "settle",
     "move",

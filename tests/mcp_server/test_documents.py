@@ -262,7 +262,7 @@ def test_a_parameter_that_comes_as_its_json_text_is_read_where_that_fits_and_a_t
 
 ECHO = {"calls": [{"_tool": "echo", "value": "tea", "_outputPath": "†state.drink"}], "output": "†state.drink"}
 READING = {"activities", "check", "runs", "status", "result", "instances", "explain", "held"}
-DOING = {"submit", "approve", "reject", "answer", "settle", "cancel"}
+DOING = {"submit", "approve", "reject", "answer", "settle", "revoke", "cancel"}
 
 
 def test_without_write_a_client_reads_and_changes_nothing(backend: Backend) -> None:

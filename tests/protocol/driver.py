@@ -37,6 +37,7 @@ from acts_celery.protocol.engine.events import (
 )
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.plan.waits import LaneWaits
+from acts_celery.protocol.run_rules import RunRules
 from acts_celery.protocol.state.fold import Fold
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
@@ -110,8 +111,17 @@ class Driver:
     """Drives every lane of a plan to its end. Without `random`: in the order listed, one call at a time."""
 
     def __init__(
-        self, plan: Plan, functions: Mapping[str, Function], *, random: Random | None = None, date: str = "now"
+        self,
+        plan: Plan,
+        functions: Mapping[str, Function],
+        *,
+        random: Random | None = None,
+        date: str = "now",
+        rules: RunRules | None = None,
     ) -> None:
+        self.rules = rules or RunRules()
+        self.held_calls: list[tuple[str | None, Hold]] = []
+        """What was held, also what a rule approved at once."""
         self.log: list[Entry] = []
         self.events: list[tuple[str | None, Event]] = []
         """All that the log says, in order, each with its lane."""
@@ -167,6 +177,9 @@ class Driver:
 
     def held(self, instance: str | None, hold: Hold) -> None:
         """A call waits for a person, and here nobody comes; or for a moment, which comes."""
+        self.held_calls.append((instance, hold))
+        if hold.rule:
+            self.append(instance, hold.event)
         if hold.until_ms is not None:
             self.append(instance, CallHeld(hold.call.index, hold.snapshot, until_ms=hold.until_ms))
             self._timed.append((instance, hold.call.index))
@@ -222,7 +235,7 @@ class Driver:
             if message.get("_instance") in (None, instance):
                 (fold if message.get("_instance") else shared).append(message, f"message {position}")
         plan = self._plan
-        execution = Execution.of(plan, lane, fold, self._gathered)
+        execution = Execution.of(plan, lane, fold, self._gathered, rules=self.rules)
         state = _LaneState(
             execution, shared, fold, GatherWaits(lane.gathers, fold) if lane.gathers is not None else None
         )

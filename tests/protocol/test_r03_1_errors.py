@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Conflict, Context, Rejected, check_submission
-from acts_celery.protocol.analysis.analyse import analyse
 from acts_celery.protocol.analysis.findings import CATALOGUE
 from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.calls.call import Call, make_call
 from acts_celery.protocol.calls.tools import Executor, Runner
 from acts_celery.protocol.engine.events import Status
+from acts_celery.protocol.facade import analyse
 from acts_celery.protocol.limits import SPELLED_OUT
 from acts_celery.protocol.paths import MISSING
 from acts_celery.protocol.plan.additions import SoFar, check_amendment

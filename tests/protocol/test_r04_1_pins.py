@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Rejected, check_submission
-from acts_celery.protocol.analysis.analyse import analyse
 from acts_celery.protocol.calls.pins import Pins
+from acts_celery.protocol.facade import analyse
 from acts_celery.protocol.requests import compose, read_answer, render
 from acts_celery.protocol.requests.tool_texts import function_schema, tool_text
 from acts_celery.protocol.schemas import CompiledSchema

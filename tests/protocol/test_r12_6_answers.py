@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from acts_celery import Output
 from acts_celery.protocol import Expression, Plan, Reference, check_submission
-from acts_celery.protocol.analysis.analyse import analyse
 from acts_celery.protocol.calls.call import read_approvals
 from acts_celery.protocol.calls.outputs import chosen
 from acts_celery.protocol.engine.events import CallDecided, CallHeld, Failure, Hold, Ruling, Start, Success, Verdict
 from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.facade import analyse
 from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.plan.submission import read_submission
 from acts_celery.protocol.requests import Answer, Fate, Request, compose, read_answer, read_request, render

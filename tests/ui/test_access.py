@@ -32,6 +32,7 @@ READ = (
     *(
         "runs/r/held",
         "runs/r/questions",
+        "runs/r/rules",
         "runs/r/changes",
         "runs/r/events",
         "runs/r/result",
@@ -42,7 +43,7 @@ READ = (
 """Every address that is read."""
 RIGHTS = {
     **dict.fromkeys(("approve", "reject", "answer", "settle", "approve_plan", "move"), "decide"),
-    **dict.fromkeys(("approve_together", "reject_together"), "decide"),
+    **dict.fromkeys(("approve_together", "reject_together", "revoke"), "decide"),
     **dict.fromkeys(("retry", "skip", "pause", "resume", "cancel", "fork", "delete"), "control"),
     **dict.fromkeys(("amend", "say", "send"), "submit"),
 }
@@ -51,6 +52,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "approve": {"call": 0},
     "reject": {"call": 0, "reason": "no"},
     "approve_together": {"calls": {"0": "1"}},
+    "revoke": {"rule": "1-1"},
     "reject_together": {"calls": {"0": "1"}, "reason": "no"},
     "move": {"call": 0, "until": 5},
     "settle": {"call": 0, "outcome": "again"},

@@ -578,3 +578,16 @@ def test_r4_11_a_call_that_runs_at_most_once_and_was_lost_is_not_claimed_again(l
     assert log.advance(holds=[Held(0, b"x", begun=1)]).held == (True,)
     assert log.advance(claims=claims).attempts == (0,)
     assert log.state()["unknown"] == "1"
+
+
+def test_r16_8_a_hold_that_was_decided_by_other_rules_is_decided_anew_and_a_ruled_call_waits_for_nobody(
+    log: Log,
+) -> None:
+    log.begin(3)
+    assert log.advance(holds=[Held(0, SHOWN, rules="")]).held == (True,)
+    log.redis.hset(log.keys.state, "rules", "7-0")
+    assert log.advance(holds=[Held(1, SHOWN, rules=""), Held(2, SHOWN)]).held == (False, True)
+    assert log.advance(holds=[Held(1, SHOWN, rules="6-0", rule="6-0")]).held == (False,)
+    assert log.advance(holds=[Held(1, SHOWN, rules="7-0", rule="5-0")]).held == (True,)
+    assert log.redis.zrange(log.keys.held, 0, -1) == ["\x1f0", "\x1f2"]
+    assert log.claim(1) == (1,)

@@ -983,6 +983,7 @@ def test_the_file_holds_the_answers_of_the_page(backend: Backend) -> None:
         ("log", {"instance": "i3"}),
         ("held", {}),
         ("questions", {}),
+        ("rules", {}),
     ):
         key = f"runs/{run.id}/{what}".rstrip("/") + f" {json.dumps(query, sort_keys=True)}"
         now = asking.ask(what, **query)

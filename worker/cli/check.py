@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -175,6 +176,46 @@ def _print(warnings: Sequence[Finding]) -> None:
         tell(f"{len(warnings) - limits.MOST_TOLD} more: `acts check` prints all")
 
 
+_ASKED: Final = ("ACT601", "ACT602")
+"""The findings about calls that are held since others would decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingOptions:
+    """The options of `acts check` for findings."""
+
+    ignore: tuple[str, ...] = option("--ignore", **_IGNORE)
+    rules: str | None = option(
+        "--rule",
+        metavar="FILE",
+        help="Say what nobody is asked with the rules in FILE, one a line, as `acts rules RUN --json` prints them.",
+    )
+
+    @property
+    def are_meant(self) -> bool:
+        """Whether one of them is given."""
+        return bool(self.ignore) or self.rules is not None
+
+    def unasked(self, plan: Plan) -> list[dict[str, Any]]:
+        """Say what the rules in the file change of a plan. Raises `Failed` for a file that holds none."""
+        from ...protocol.analysis.lint_rules import with_rules
+        from ...protocol.run_rules import RunRule
+
+        try:
+            lines = Path(self.rules).read_text(encoding="utf-8").splitlines() if self.rules is not None else ()
+            said = [json.loads(line) for line in lines if line.strip()]
+            return list(with_rules(plan, [RunRule.read(one) for one in said if not one.get("revoked")]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            text = f"--rule {self.rules}: give rules as `acts rules RUN --json` prints them, one a line"
+            raise Failed(f"{text} ({type(error).__name__}: {error})", REJECTED) from None
+
+    def of(self, plan: Plan, reach: RequestReach | None, unasked: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
+        """Return the findings to be told, without those of calls about which nobody is asked."""
+        never = {one["call"] for one in unasked if one["asked"] == "never"}
+        found = reported(plan, self.ignore, reach.findings if reach is not None else ())
+        return tuple(one for one in found if one.code not in _ASKED or never.isdisjoint(one.calls))
+
+
 @command("Find all errors and findings without running anything.")
 @click.option("--mermaid", is_flag=True, help="Draw the graph as a Mermaid flowchart (with --json as `mermaid`).")
 @click.option(
@@ -183,15 +224,15 @@ def _print(warnings: Sequence[Finding]) -> None:
 @click.option(
     "--simulate", "simulated", is_flag=True, help="Run it in memory, with values that are made from the schemas."
 )
-@click.option("--ignore", **_IGNORE)
+@option_group("findings", FindingOptions)
 @option_group("runs", DeploymentOptions)
 @optional_source_options
 def check(
     mermaid: bool,
     who_sees: str | None,
     simulated: bool,
-    ignore: tuple[str, ...],
     *,
+    findings: FindingOptions,
     runs: DeploymentOptions,
     source: Source,
     common: Common,
@@ -204,13 +245,11 @@ def check(
     Exit codes: 0 valid, 2 not; with --runs 1 where calls will be refused, 3 no server.
     """
     if runs.are_meant:
-        if source != Source("", (), (), ()) or mermaid or simulated or who_sees is not None or ignore:
+        if source != Source("", (), (), ()) or mermaid or simulated or who_sees is not None or findings.are_meant:
             raise click.UsageError("--runs looks at all runs: it takes --activities, --gone and no FILE")
         return check_runs(runs.gone, common)
-    if runs.gone:
-        raise click.UsageError("--gone goes with --runs")
-    if not source.file:
-        raise click.UsageError("Missing argument 'FILE'.")
+    if runs.gone or not source.file:
+        raise click.UsageError("--gone goes with --runs" if runs.gone else "Missing argument 'FILE'.")
     with common.documented(has_status=False):
         settings = common.settings()
         value, _ = source.read(settings)
@@ -221,12 +260,12 @@ def check(
         plan = checker.check(value, allow=source.allowed)
         reach = checker.reach(value, allow=source.allowed) if plan.submission.is_request else None
         workflow = checker.workflow_reach(source.file, plan).to_dict() if source.is_workflow(settings) else None
-        findings = reported(plan, ignore, reach.findings if reach is not None else ())
+        unasked = findings.unasked(plan)
+        found = findings.of(plan, reach, unasked)
         sights = _sights(plan, who_sees, reach)
         simulation = _simulation(plan) if simulated else None
-        unready = list(checker.unready_models(plan))
-    for warning in unready:
-        tell(f"warning: {warning}")
+        for warning in (unready := list(checker.unready_models(plan))):
+            tell(f"warning: {warning}")
     if common.json:
         parts = {
             "mermaid": plan.to_mermaid(annotated=True) if mermaid else None,
@@ -235,17 +274,27 @@ def check(
             "request": reach.to_dict() if reach is not None else None,
             "workflow": workflow and {"name": source.file, **workflow},
             "models": unready or None,
+            "rules": unasked if findings.rules is not None else None,
         }
         chosen = {name: part for name, part in parts.items() if part is not None}
-        listed = {"findings": [finding.to_dict() for finding in findings]}
+        listed = {"findings": [finding.to_dict() for finding in found]}
         print_json({"valid": True, "errors": []} | plan.to_dict() | listed | _extent(plan) | chosen)
     elif mermaid:
         print_text(plan.to_mermaid(annotated=True).rstrip("\n"))
+    elif sights or simulation:
+        print_lines((*(sight_lines(sights) if sights else ()), *(simulation_lines(simulation) if simulation else ())))
     else:
-        shown = (sight_lines(sights) if sights else (), simulation_lines(simulation) if simulation else ())
-        about = (*(workflow_lines(source.file, workflow) if workflow else ()), *_plan_lines(plan, findings, reach))
-        print_lines((*(() if any((sights, simulation)) else about), *shown[0], *shown[1]))
+        print_lines(workflow_lines(source.file, workflow) if workflow else ())
+        print_lines((*_plan_lines(plan, found, reach), *_rule_lines(unasked)))
     return COMPLETED
+
+
+def _rule_lines(unasked: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if unasked:
+        yield heading("rules")
+    for one in unasked:
+        how = "nobody is asked, by the rule" if one["asked"] == "never" else "a person is asked unless it fits the rule"
+        yield f"  {call_name(one['call'], one['tool'])}: {how}: {escaped(one['rule'])}"
 
 
 def _sights(plan: Plan, path: str | None, reach: RequestReach | None) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from .doctor import doctor, trust
 from .evaluating import evaluate
 from .options import REJECTED, WORDS, Interrupted
 from .output import write_error
-from .people import answer, approve, held, prompt, reject, settle
+from .people import answer, approve, held, prompt, reject, revoke, rules, settle
 from .run import run
 from .runs import explain, health, log, runs, show, status, wait
 from .serving import mcp, metrics, trace, traces, ui
@@ -68,8 +68,8 @@ def acts(ctx: click.Context) -> None:
 _GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Commands": (run, check, submit, status, show, log, worker, doctor),
     "Run": (prompt, evaluate, wait),
-    "Look": (runs, explain, held, contracts, ui, trace, traces, export),
-    "Steer": (pause, resume, cancel, retry, fork, amend, say, send, approve, answer, reject, settle, move),
+    "Look": (runs, explain, held, rules, contracts, ui, trace, traces, export),
+    "Steer": (pause, resume, cancel, retry, fork, amend, say, send, approve, answer, reject, settle, revoke, move),
     "Operate": (import_, delete, dead, mcp, trust, metrics, health),
 }
 """Every command once, under the heading of the help that lists it."""

@@ -416,7 +416,7 @@ def reported(plan: Plan, options: Iterable[str], more: Iterable[Finding] = ()) -
 
     Raises `Failed` for a code or name that no finding has.
     """
-    from ...protocol.analysis.analyse import ignored_in, is_ignored
+    from ...protocol.analysis.findings import ignored_in, is_ignored
 
     ignored = {*_known(options, "--ignore"), *_known(_configured(Path(_FILE)), f"[tool.acts] ignore in {_FILE}")}
     ignored |= ignored_in(plan.submission.config)

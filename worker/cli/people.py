@@ -165,6 +165,11 @@ class ApprovedChanges:
     scopes: str | None = option(
         "--scopes", metavar="JSON", help='Show it less: a list of kinds and references, such as ["†state.user"].'
     )
+    rule: str | None = option(
+        "--rule",
+        metavar="JSON",
+        help='Later calls like it start, too: {"iban": "words", "amount": {"at_most": 50}}.',
+    )
     calls: str | None = option(
         "--calls", metavar="FILE", help='Put the calls of FILE in its place: {"calls": […]}, as acts amend.'
     )
@@ -177,7 +182,8 @@ class ApprovedChanges:
             calls = read_amendment(self.calls, common.settings())
         scopes = _given(self.scopes, "--scopes", list, "a list of kinds and references", common)
         parameters = _given(self.parameters, "--parameters", dict, "an object", common)
-        return {"parameters": parameters, "scopes": scopes, "calls": calls}
+        rule = _given(self.rule, "--rule", dict, "an object", common)
+        return {"parameters": parameters, "scopes": scopes, "calls": calls, "rule": rule}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +250,9 @@ def approve(
     if planned.for_all and plan is None:
         raise click.UsageError("--for-all is for --plan DIGEST")
     if call is None and instead != ApprovedChanges():
-        raise click.UsageError("--parameters, --scopes and --calls are for one CALL")
+        raise click.UsageError("--parameters, --scopes, --rule and --calls are for one CALL")
     if instead.calls is not None and instead != ApprovedChanges(calls=instead.calls):
-        raise click.UsageError("give either --calls, or --parameters and --scopes")
+        raise click.UsageError("give either --calls, or --rule, or --parameters and --scopes")
     if call is not None:
         decision.one("approve", run, call, common, lambda: instead.read(common), changes=instead != ApprovedChanges())
     elif plan is None:
@@ -256,6 +262,43 @@ def approve(
             ACTIONS["approve_plan"].do(found, plan, by=decision.by, for_all=planned.for_all)
             document = found.status()
         print_status(document, common)
+
+
+@command("Print the rules of a run.")
+@RUN
+def rules(run: str, *, common: Common) -> None:
+    """Print the rules that were given in RUN, the oldest first: what each lets start, who gave it, and which calls it
+    let start; with --json as `acts check --rule` takes them.
+
+    Exit codes: 0 found, also where there are none, 3 no server, 4 no such run.
+    """
+    with common.found(run) as found:
+        given = found.rules()
+    for rule in given:
+        common.print(rule, rule_lines(rule))
+    if not given and not common.json:
+        print_text("no rules")
+
+
+def rule_lines(rule: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a rule for people: what it lets start, and what it did."""
+    by = f" by {escaped(rule['by'])}" if rule["by"] is not None else ""
+    until = f", revoked at {rule['revoked']} by {escaped(rule['revoked_by'] or '?')}" if rule["revoked"] else ""
+    yield f"{heading(rule['rule'])}  given at {rule['given']}{by}{until}"
+    yield f"  {escaped(rule['text'])}"
+    if rule["calls"]:
+        yield f"  started: call {escaped(', '.join(rule['calls']))}"
+
+
+@command(ACTIONS["revoke"])
+@RUN
+@click.argument("rule", metavar="RULE")
+@click.option("--by", metavar="NAME", help="Who revokes it; the log keeps it [ACTS_ACTOR].")
+def revoke(run: str, rule: str, by: str | None, *, common: Common) -> None:
+    """Revoke a rule."""
+    with common.documented(), common.found(run) as found:
+        document = found.status() | ACTIONS["revoke"].do(found, rule, by=by)
+    print_status(document, common)
 
 
 @command(ACTIONS["answer"])

@@ -428,6 +428,8 @@ def standing_lines(document: Mapping[str, Any]) -> Iterator[str]:
     if below := document.get("held_below"):
         waits = "waits" if below == 1 else "wait"
         yield f"  {counted(below, 'call')} of child runs {waits} for a person: acts held {document['run']}"
+    if rules := document.get("rules"):
+        yield f"  {counted(rules, 'rule')} in force: acts rules {document['run']}"
     if cost := cost_line(document.get("cost")):
         yield f"  {cost}"
     yield from waiting_lines(document.get("waiting_for", []))

@@ -448,18 +448,20 @@ def explain(run: str, path: str, instance: str | None, at: str | None, *, common
     Exit codes: 0 found, also where there is no value, 2 not a path, 3 no server, 4 no such run or instance.
     """
     from ...protocol import ExpressionError
-    from ...protocol.paths import MISSING
 
     moment = message_id(at)
     with common.found(run) as found:
         try:
             explanation = found.explain(path, instance=instance, at=moment)
-            is_absent = explanation.value is MISSING and explanation.conflict is None
-            absence = found.explain_absence(path, instance=instance, at=moment) if is_absent else None
+            document = _document(explanation) | {"run": found.id, "instance": instance}
+            if "value" not in document and explanation.conflict is None:
+                document["absence"] = found.explain_absence(path, instance=instance, at=moment).to_dict()
+            rules = {call: {"rule": rule} for rule in found.rules() for call in rule["calls"]}
         except ExpressionError as error:
             raise click.BadParameter(str(error), param_hint="PATH") from error
-    document = _document(explanation) | {"run": found.id, "instance": instance}
-    document |= {"absence": absence.to_dict()} if absence is not None else {}
+    for message in document["messages"]:
+        where = "" if message["instance"] is None else f":{message['instance']}"
+        message.update(rules.get(f"{message['index']}{where}", {}))
     common.print(document, _lines(document))
 
 
@@ -512,6 +514,8 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         effect = click.style(message["effect"], fg=_COLOURS[message["effect"]])
         what = f"{message['method']} {escaped(message['path'])} {_value(message)}"
         yield f"{click.style(message['id'], dim=True)}  {effect}  {_writer(message)}: {what}{_sources(message)}"
+        if (rule := message.get("rule")) is not None:
+            yield escaped(f"    nobody was asked: rule {rule['rule']}, given by {rule['by']}: {rule['text']}")
         for read in message["reads"]:
             what = "from every instance that has it" if "gathered" in read else _value(read)
             yield f"    had read {escaped(read['path'])} {what}{_sources(read)}"

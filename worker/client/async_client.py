@@ -298,6 +298,8 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
     approve_together = awaited(Run.approve_together)
     reject = awaited(Run.reject)
     reject_together = awaited(Run.reject_together)
+    rules = awaited(Run.rules)
+    revoke_rule = awaited(Run.revoke_rule)
     settle = awaited(Run.settle)
     move = awaited(Run.move)
     plan = awaited(Run.plan)

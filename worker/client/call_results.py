@@ -138,13 +138,16 @@ class CallResult:
     """The moment that it waits for (SPEC R4.12)."""
     not_taken: bool = False
     """That another branch was taken: it was skipped, and nothing that it waited for has failed (SPEC R6.6)."""
+    rule: str | None = None
+    """The rule of the run that approved it, so that nobody was asked (SPEC R16.8)."""
     progress: Mapping[str, Any] | None = None
     """How far it has come, before it has ended: `done`, `total` and `text`, as far as its code says them."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the call as JSON; `tick` is there in a loop only, `child` if a child run answers it, `elements` if
         it has `_each`, `timing` if it has begun or ended, `cost` where a model was asked, `stale` and
-        `not_taken` where it is, `until` while it waits for a moment, `progress` where its code has reported it.
+        `not_taken` where it is, `until` while it waits for a moment, `progress` where its code has reported it, `rule`
+        where one let it start.
         """
         always = {
             "id": self.id,
@@ -166,6 +169,7 @@ class CallResult:
             stale=self.stale or None,
             until=self.until,
             not_taken=self.not_taken or None,
+            rule=self.rule,
             progress=dict(self.progress) if self.progress is not None else None,
         )
 
@@ -237,6 +241,7 @@ class LaneCalls:
                 stale=state.is_stale,
                 until=iso_date(state.until_ms) if state.is_set_aside and state.until_ms is not None else None,
                 not_taken=index in not_taken,
+                rule=state.rule or None,
                 progress=state.progress.to_dict() if end is None and state.progress is not None else None,
             )
 

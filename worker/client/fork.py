@@ -72,13 +72,14 @@ class Forker:
             for file in self._store.all_files():
                 copy.add_file(*file)
             copy.append(self._past(run, at))
+            rules = self._without_rules(copy, run)
             counts, open_calls = self._write_calls(copy, run)
             is_behind = self._store.fields("imported") != [None] and _has_once(run)  # its own backend has gone on
             with admitted(self._redis, self._settings, counts["total"]) as limits:
                 state = _state(run, counts, now_ms, is_paused=is_paused) | owner_fields(self._settings) | limits
                 order = audit_record(self._settings, "forked", run=self._run, at=at)
                 copy.add({Field.STATUS: state["status"].encode(), Field.AUDIT: order.pack()})
-                asks = {"restored": now_ms} if is_behind else {}
+                asks = {**({"restored": now_ms} if is_behind else {}), **rules}
                 copy.finish(state | {"forked_from": self._run, "forked_at": at, **amended, **asks}, open_calls)
             order.write_line(copy.run)
             DueRuns(self._redis, self._settings.key_prefix).note(copy.run)
@@ -116,6 +117,16 @@ class Forker:
             if entry.run_status not in ENDED_STATUSES:
                 run.apply(entry)
                 yield id_, fields
+
+    def _without_rules(self, copy: RunCopy, run: RunState) -> dict[str, str]:
+        """Revoke the rules in the fork: what a person was shown was of the other run (SPEC R16.8). Returns the field of
+        the state that says so.
+        """
+        order = audit_record(self._settings, "forked", run=self._run)
+        for rule in list(run.rules.given):
+            self._append(copy, run.shared, {Field.REVOKED: rule.encode(), Field.AUDIT: order.pack()})
+            run.rules.revoke(run.shared.last, rule)
+        return {"rules": run.rules.last} if run.rules.last else {}
 
     def _write_calls(self, copy: RunCopy, run: RunState) -> tuple[Counter[str], dict[str, int]]:
         """Write the condition of each call, and what is left to do.

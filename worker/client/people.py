@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...broker_config import Settings
@@ -19,17 +20,31 @@ from ...protocol.calls.tools import Tool
 from ...protocol.engine.events import (
     SETTLING,
     CallHeld,
+    RuleGiven,
+    RuleRevoked,
     Ruling,
     Snapshot,
     Verdict,
     scope_problems,
 )
 from ...protocol.errors import pointer, some_of
-from ...protocol.limits import one_message_problems
+from ...protocol.limits import MOST_RULES, one_message_problems
+from ...protocol.run_rules import RunRule, UserWords, rule_problems
 from ...protocol.state.scopes import read_scope
 from .. import limits
 from ..broker.attempts import CallId
-from ..errors import AlreadyDecided, BeingAmended, HeldAnew, NotHeld, PlanChanged, RunNotFound, RunOver
+from ..broker.messages import pack
+from ..errors import (
+    AlreadyDecided,
+    BeingAmended,
+    HeldAnew,
+    NoSuchRule,
+    NotHeld,
+    PlanChanged,
+    RunNotFound,
+    RunOver,
+    WorkerError,
+)
 from ..limits import limits_of
 from ..store.definition import digest_of_calls
 from ..store.entries import Entry
@@ -75,19 +90,23 @@ class People:
         scopes: Sequence[str] | None = None,
         by: str | None = None,
         shown: str | None = None,
+        rule: Mapping[str, Any] | None = None,
     ) -> str:
-        """Let a held call run as it was shown, with other parameters or narrower scopes. Returns the id of the decision
-        in the log.
+        """Let a held call run as it was shown, with other parameters or narrower scopes; with a `rule` also all calls
+        like it that come later (SPEC R16.8). Returns the id of the decision in the log.
 
         `shown` is the digest of what was seen (SPEC R14.4). Raises `HeldAnew` where something else waits under the id
-        by now; `Rejected` without a digest, where its tool refuses the parameters, the scopes are no narrower ones, or
-        it is a question; `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
+        by now; `Rejected` without a digest, where its tool refuses the parameters, the scopes are no narrower ones, the
+        rule is none or too wide, or it is a question; `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
         """
         id_ = self._find(call)
         if (found := self._seen(id_, shown, begun=False)) is not None and found.shown.is_question:
             raise Rejected([Problem("", f"call {id_.name} is a question: answer it (`acts answer`), or reject it")])
+        if rule is not None and (parameters is not None or scopes is not None):
+            raise Rejected([Problem("/rule", "goes with what was shown, unchanged: leave out parameters and scopes")])
         if parameters is None and scopes is None:
-            return self._decide(id_, Ruling(Verdict.APPROVED), by, found)
+            made = self._rule(id_, rule, shown or "") if rule is not None else None
+            return self._decide(id_, Ruling(Verdict.APPROVED), by, found, rule=made)
         known, tool, snapshot, _ = self._call(id_)
         given = dict(parameters) if parameters is not None else None
         problems = list(self._misfits(given, known, tool, snapshot)) if given is not None else []
@@ -100,6 +119,51 @@ class People:
             tuple(map(str, chosen)) if chosen is not None and chosen != dict.fromkeys(known.scopes) else None,
         )
         return self._decide(id_, ruling, by, found)
+
+    def _rule(self, id_: CallId, said: Mapping[str, Any], shown: str) -> RunRule:
+        """Make a rule of a call that is held, or was. Raises `Rejected` where it is none or too wide, `NotHeld`."""
+        run = self._read(id_)
+        call, event = self._held_call(run, id_)
+        words = run.rules.words if self._store.parent() is None else UserWords()  # a child run has no words of the user
+        problems = list(rule_problems(said, call, event.doubt, event.snapshot.parameters, words))
+        if run.definition.approvals.hold(call):
+            problems.append(Problem("", "config.approve holds calls like it in any case: approve each"))
+        if len(run.rules.given) >= MOST_RULES:
+            problems.append(Problem("", f"the run has {MOST_RULES} rules: revoke one first"))
+        if problems or event.doubt is None:
+            raise Rejected([Problem(f"/rule{problem.pointer}", problem.message) for problem in problems])
+        made = RunRule.of(said, call, event.doubt, event.snapshot.parameters)
+        return replace(made, call=id_.name, shown=shown)
+
+    def rules(self) -> list[dict[str, Any]]:
+        """The rules that were given, the oldest first, each with what it says, who gave it and when, who revoked it and
+        when (None where it is in force), and the `calls` that it let start.
+        """
+        found = dict[str, dict[str, Any]]()
+        for entry in self._store.entries() if self._store.fields("rules") != [None] else ():
+            event, audit, date = entry.event, entry.audit, _date(entry)
+            by = audit.actor.name if audit is not None else None
+            if isinstance(event, RuleGiven):
+                about = {"rule": entry.id, "text": str(event.rule), **event.rule.to_dict()}
+                found[entry.id] = about | {"given": date, "by": by, "revoked": None, "revoked_by": None, "calls": []}
+            elif isinstance(event, RuleRevoked) and event.revoked in found:
+                found[event.revoked] |= {"revoked": date, "revoked_by": by}
+            elif isinstance(event, CallHeld) and event.rule in found:
+                found[event.rule]["calls"].append(CallId(self._store.run, entry.instance, event.call).name)
+        return list(found.values())
+
+    def revoke(self, rule: str, *, by: str | None = None) -> None:
+        """Have a rule let no call start from now on. Revoking it twice is one. Raises `NoSuchRule`, `RunOver`."""
+        done = audit_record(self._settings, "revoked", rule=rule).by(by)
+        answer = self._store.revoke(rule, done)
+        if answer["status"] == "gone":
+            raise RunNotFound(self._store.run)
+        if answer["status"] in ENDED_STATUSES:
+            raise RunOver(f"run {self._store.run} is {answer['status']}: no call starts in it any more")
+        if "id" in answer:
+            done.write_line(self._store.run)
+        elif not any(one["rule"] == rule for one in self.rules()):
+            raise NoSuchRule(f"run {self._store.run} has no rule {rule}: see `acts rules {self._store.run}`")
 
     def answer(self, call: str | int, value: Any, *, by: str | None = None, shown: str | None = None) -> str:
         """Answer a question: the value is the call's result. Returns the id of the answer in the log.
@@ -261,9 +325,13 @@ class People:
         """List what is wrong with a value that a person has given, whatever it is for."""
         return one_message_problems(value, limits_of(self._settings))
 
-    def _decide(self, id_: CallId, ruling: Ruling, by: str | None, seen: HeldCall | None) -> str:
+    def _decide(
+        self, id_: CallId, ruling: Ruling, by: str | None, seen: HeldCall | None, *, rule: RunRule | None = None
+    ) -> str:
         done = self._audited(id_, ruling, by)
-        answer = self._store.decide(id_, pack_ruling(ruling), done, shown=seen.entry if seen is not None else "")
+        given = pack(rule.to_dict()) if rule is not None else None
+        shown = seen.entry if seen is not None else ""
+        answer = self._store.decide(id_, pack_ruling(ruling), done, shown=shown, rule=given)
         if answer["status"] == "gone":
             raise RunNotFound(self._store.run)
         if answer["is_amended"]:
@@ -271,13 +339,20 @@ class People:
         if "id" not in answer:
             if self._held(id_) is not None:
                 raise _anew(id_)
-            return self._same(id_, ruling)
+            decision = self._same(id_, ruling)
+            if rule is not None and not any(rule == one for one in self._rules_given()):
+                text = f"call {id_.name} of run {id_.run} was approved before, without this rule: no rule was given"
+                raise AlreadyDecided(f"{text}; give it with the next call that is held")
+            return decision
         done.write_line(self._store.run)
         if answer["is_published"]:
             lanes, priority = [id_.instance or ""], self._store.priority()
             has = "has the decision"
             publish_lanes(self._publisher(), self._settings, id_.run, lanes, has=has, priority=priority)
         return str(answer["id"])
+
+    def _rules_given(self) -> Iterator[RunRule]:
+        return (entry.event.rule for entry in self._store.lane(None) if isinstance(entry.event, RuleGiven))
 
     def _audited(self, id_: CallId, ruling: Ruling, by: str | None) -> AuditRecord:
         return audit_record(self._settings, ruling.verdict.value, call=id_.name).by(by)
@@ -296,6 +371,7 @@ class People:
         if found == ruling:
             return entry.id
         by = f" by {entry.audit.actor.name}" if entry.audit is not None else ""
+        by = f" by rule {found.rule}" if found.rule else by
         reason = f" ({found.reason})" if found.reason else ""
         changed = " with other parameters" if found.parameters is not None else ""
         changed += f" with the scopes {', '.join(found.scopes) or 'none'}" if found.scopes is not None else ""
@@ -343,17 +419,27 @@ class People:
 
     def _call(self, id_: CallId) -> tuple[Call, Tool | None, Snapshot, Tool | None]:
         """A held call, its tool, what it is held with, and what its code promises. Raises `NotHeld`."""
+        run = self._read(id_)
+        call, event = self._held_call(run, id_)
+        definition = run.definition
+        return call, definition.tools.get(call.tool), event.snapshot, definition.returns.get(call.runner.name)
+
+    def _read(self, id_: CallId) -> RunState:
+        """Read the global lane, and that of a call."""
         run = RunState(self._store.definition())
         run.feed(self._store.lane(None))
-        entries = self._store.lane(id_.instance)
         if id_.instance is not None:
-            run.feed(entries)
-        held = [entry.given for entry in entries if entry.call == id_.index and entry.kind == CallHeld.kind]
+            run.feed(self._store.lane(id_.instance))
+        return run
+
+    def _held_call(self, run: RunState, id_: CallId) -> tuple[Call, CallHeld]:
+        """A call that is held, or was, and what the log says of that. Raises `NotHeld`."""
+        events = (entry.event for entry in self._store.lane(id_.instance) if entry.call == id_.index)
+        held = [event for event in events if isinstance(event, CallHeld) and event.until_ms is None]
         call = run.lane(id_.instance).known.get(call_of(id_.index))
-        if call is None or not held or held[-1] is None:
+        if call is None or not held:
             raise NotHeld(_not_held(id_))
-        definition = run.definition
-        return call, definition.tools.get(call.tool), held[-1], definition.returns.get(call.runner.name)
+        return call, held[-1]
 
     def _misfits(
         self, parameters: Mapping[str, Any], call: Call, tool: Tool | None, shown: Snapshot
@@ -374,6 +460,21 @@ class People:
             )
         if tool is not None and not meta:
             yield from parameter_problems(call, parameters, tool)
+
+
+def decided_each(calls: Mapping[str, Any], decide: Callable[[str, str], str]) -> dict[str, dict[str, str]]:
+    """Decide on calls one by one: `calls` are a question, or ids with what was shown of each. Each is a decision of its
+    own, so sending all of them again finishes what was not done.
+    """
+    decisions, left = dict[str, str](), dict[str, WorkerError]()
+    for call, shown in calls.get("calls", calls).items():
+        try:
+            decisions[call] = decide(call, shown)
+        except (AlreadyDecided, HeldAnew, NotHeld) as error:
+            left[call] = error
+    if left and not decisions:
+        raise next(iter(left.values()))
+    return {"decisions": decisions, "left": {call: error.code for call, error in left.items()}}
 
 
 def meant_of(names: Iterable[str], call: str | int) -> str | None:

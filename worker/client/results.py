@@ -232,6 +232,8 @@ def status_of(store: RunStore) -> dict[str, Any]:
             status["unanswered"] = unanswered
         if reported := read_progress_of(store):
             status["progress"] = reported
+    if rules := sum(name.startswith("rule:") for name in state):
+        status["rules"] = rules
     if (parent := Parent.read(state.get(PARENT))) is not None:
         status["parent"] = {"run": parent.call.run, "call": parent.call.name}
     if "contracts" in state:

@@ -18,17 +18,7 @@ from ...protocol.errors import Problem, Rejected
 from ...protocol.limits import LONGEST_WAIT_SECONDS, plain
 from ...protocol.references import Reference
 from .. import limits
-from ..errors import (
-    AlreadyDecided,
-    HeldAnew,
-    InstanceDeleted,
-    InstanceNotFound,
-    NotHeld,
-    PlanWaits,
-    RunNotFound,
-    RunOver,
-    WorkerError,
-)
+from ..errors import HeldAnew, InstanceDeleted, InstanceNotFound, PlanWaits, RunNotFound, RunOver
 from ..limits import limits_of
 from ..store.connections import PASSING, redis_errors
 from ..store.held_calls import HeldCall, questions
@@ -468,10 +458,12 @@ class Run(ReadableRun[OutputT]):
         calls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         by: str | None = None,
         shown: str | None = None,
+        rule: Mapping[str, Any] | None = None,
     ) -> str:
         """Let a held call run, as it was shown, with other `parameters` or narrower `scopes` (kinds and references), or
         other `calls` in its place, an amendment as `amend` takes it; `call` is as `held` gives it, or its id or index
-        (SPEC R14.2).
+        (SPEC R14.2). With a `rule` all later calls like it start, too (SPEC R16.8): it says what each parameter may be
+        on which others decide, such as `{"iban": "words", "amount": {"at_most": 50}}` (docs/trust.md).
 
         Returns the id of the decision in the log; `by` says there who decided, else the setting `actor`. The same
         decision twice is one. It is about what was seen: what this object's `held` last gave, or `shown`, the digest
@@ -479,13 +471,13 @@ class Run(ReadableRun[OutputT]):
         tool refuses the parameters, the scopes are wider, or the calls do not fit; `NotHeld`, `AlreadyDecided`,
         `RunOver`, `BeingAmended`.
         """
-        if calls is not None and (parameters is not None or scopes is not None):
-            raise ValueError("give other calls, or other parameters and scopes, not both")
+        if calls is not None and (parameters is not None or scopes is not None or rule is not None):
+            raise ValueError("give other calls alone, without other parameters, scopes or a rule")
 
         def decide(run: Run, call: str | int, shown: str | None) -> str:
             if calls is None:
-                own = self._plain(parameters)
-                return run._people.approve(call, parameters=own, scopes=scopes, by=by, shown=shown)
+                own, given = self._plain(parameters), self._plain(rule)
+                return run._people.approve(call, parameters=own, scopes=scopes, by=by, shown=shown, rule=given)
             from .amendment import Amender
 
             value = self._plain({"calls": list(calls)} if isinstance(calls, Sequence) else calls)
@@ -533,13 +525,32 @@ class Run(ReadableRun[OutputT]):
         the calls that somebody has decided on meanwhile, or that are others now. Raises such an error where nothing was
         decided, and else what `approve` raises.
         """
-        return self._decide_each(calls, lambda call, shown: self.approve(call, by=by, shown=shown))
+        from .people import decided_each
+
+        return decided_each(calls, lambda call, shown: self.approve(call, by=by, shown=shown))
 
     def reject_together(
         self, calls: Mapping[str, Any], reason: str, *, by: str | None = None
     ) -> dict[str, dict[str, str]]:
         """End several held calls as `reject` does, with one reason. Otherwise like `approve_together`."""
-        return self._decide_each(calls, lambda call, shown: self.reject(call, reason, by=by, shown=shown))
+        from .people import decided_each
+
+        return decided_each(calls, lambda call, shown: self.reject(call, reason, by=by, shown=shown))
+
+    def rules(self) -> list[dict[str, Any]]:
+        """List the rules that were given in the run (SPEC R16.8), the oldest first: of each its id, `rule`, what it
+        says in `text` and as data, when it was `given` and `by` whom, when it was `revoked`, None where it is in force,
+        and the `calls` that it let start.
+        """
+        self._state()
+        with redis_errors(self._settings):
+            return self._people.rules()
+
+    def revoke_rule(self, rule: str, *, by: str | None = None) -> None:
+        """Revoke a rule: calls that it would have let start are held from now on. Raises `NoSuchRule`, `RunOver`."""
+        self._state()
+        with redis_errors(self._settings):
+            self._people.revoke(rule, by=by)
 
     def settle(
         self,
@@ -594,21 +605,6 @@ class Run(ReadableRun[OutputT]):
         with redis_errors(self._settings):
             run, id_ = self._with_call(id_)
             return decide(run, id_, shown)
-
-    @staticmethod
-    def _decide_each(calls: Mapping[str, Any], decide: Callable[[str, str], str]) -> dict[str, dict[str, str]]:
-        """Decide on calls one by one: each is a decision of its own, so sending all of them again finishes what was not
-        done.
-        """
-        decisions, left = dict[str, str](), dict[str, WorkerError]()
-        for call, shown in calls.get("calls", calls).items():
-            try:
-                decisions[call] = decide(call, shown)
-            except (AlreadyDecided, HeldAnew, NotHeld) as error:
-                left[call] = error
-        if left and not decisions:
-            raise next(iter(left.values()))
-        return {"decisions": decisions, "left": {call: error.code for call, error in left.items()}}
 
     def _with_call(self, call: str | int) -> tuple[Run, str | int]:
         """Find the run that has a call, this one or a child run below it, and the call's id or index there."""

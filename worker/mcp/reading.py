@@ -191,15 +191,16 @@ class Explain(_PageTool):
 class Held(RunTool):
     """List what waits for a person in a run: each held call with all that it will run with, as data, and `shown`, which
     a decision on it carries; or a plan with its digest as `plan`. `questions` has calls that wait for the same source
-    and are decided together by their `calls`: what all have the `same`, and in `rows` what `differs`.
+    and are decided together by their `calls`: what all have the `same`, and in `rows` what `differs`. `rules` has what
+    lets later calls start, in `text` and as data.
     """
 
-    output = answer_schema("held", "questions", held=_LIST, questions=_LIST)
+    output = answer_schema("held", "questions", "rules", held=_LIST, questions=_LIST, rules=_LIST)
 
     async def execute(self, context: ToolContext) -> dict[str, Any]:
         """Read the list."""
         run = await context.runs.find(context.principal, self.run)
-        return {what: await context.runs.page(run, what) for what in ("held", "questions")}
+        return {what: await context.runs.page(run, what) for what in ("held", "questions", "rules")}
 
 
 READING: Final[Mapping[str, type[ServerTool]]] = {
@@ -263,6 +264,10 @@ def _query(call: ServerTool) -> dict[str, str]:
 
 _SHOWN: Final = "What `held` has shown with the call: the decision is about that and nothing else."
 _CALL: Final = "The id of the held call, as `held` has it."
+_RULE: Final = (
+    "Also let later calls like it start: what each parameter that others decide may be, as `shown`, `words` (in the "
+    'user\'s own words), `any`, {"one_of": […]} or {"at_most": 50}.'
+)
 _CALLS: Final = "Instead of one call: `calls` of a question of `held`, which is all that was shown there."
 
 
@@ -347,6 +352,7 @@ class ApproveTool(_DecisionTool):
     plan: str | None = Field(None, max_length=200, description="The digest of the plan that `held` has shown.")
     parameters: dict[str, Any] | None = Field(None, description="Other parameters, in place of all that were shown.")
     scopes: list[str] | None = Field(None, description="Narrower scopes: kinds and references.")
+    rule: dict[str, Any] | None = Field(None, description=_RULE)
 
     def _chosen(self) -> str:
         if self.plan is None and self.calls is None and None in (self.call, self.shown):
@@ -408,6 +414,13 @@ class SettleTool(_DecisionTool):
     reason: str = Field("", max_length=10_000, description="With `failed`: why.")
 
 
+class RevokeTool(_DecisionTool):
+    """Revoke a rule of a run, by its id in the `rules` of `held`: calls like it are held again. Twice is one."""
+
+    action = "revoke"
+    rule: str = Field(max_length=100, description="The id of the rule.")
+
+
 class CancelTool(_ActionTool):
     """End a run now: what comes later does not count. With `undo` its finished calls are undone by another run, which
     the answer names; `not_undone` lists the calls that are not undone. No call is undone twice.
@@ -438,6 +451,7 @@ DOING: Final[Mapping[str, type[ServerTool]]] = {
     "reject": RejectTool,
     "answer": AnswerTool,
     "settle": SettleTool,
+    "revoke": RevokeTool,
     "cancel": CancelTool,
 }
 """The tools that change something, each by a right of its own."""

@@ -20,7 +20,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
-from ...protocol.engine.events import CallHeld, FanOut, FanOutBegun, Hold, Outcome, Start, Status
+from ...protocol.engine.events import FanOut, FanOutBegun, Hold, Outcome, Start, Status
 from ...protocol.engine.execution import Execution
 from ...protocol.schemas.costs import METER, Meter
 from .. import limits
@@ -210,7 +210,7 @@ class LaneRunner:
             claims=[self._starter.claim(start, self._execution) for start in starts],
             holds=step.held(),
             output_fault=self._lane.output_fault() if outcomes else None,
-            leaves=is_all and not self._waits_after(starts),
+            leaves=is_all and not self._waits_after(step),
         )
         await self._inline.cache.keep(self._note_ends(outcomes, committed))
         sent = step.sent(committed)
@@ -244,26 +244,26 @@ class LaneRunner:
         answer = await self._services.children.answer(above, run.run, run.tokens) if above is not None else None
         return [replace(answer, priority=run.priority)] if answer is not None else []
 
-    def _waits_after(self, starts: Sequence[Start]) -> bool:
-        """Whether something is left to wait for here once these calls have been started."""
-        waits = self._inline or self._mailbox.resting or starts or self._lane.waits_for_global
+    def _waits_after(self, step: Step) -> bool:
+        """Whether something is left to do or to wait for here once the calls of a step have been started."""
+        ruled = any(isinstance(hold, Hold) and hold.rule for hold in step.holds)
+        waits = self._inline or self._mailbox.resting or step.starts or ruled or self._lane.waits_for_global
         return bool(waits) or self._services.leaving.is_set()
 
     def _hold(self, holds: Sequence[Hold | FanOut], committed: Committed) -> bool:
         """Note which calls are held now, or run for each element; in a run that was paused they are decided again.
-        Returns False where the log says otherwise of a call whose end was not known.
+        Returns False where the log says otherwise of a call whose end was not known, or the run's rules have changed.
         """
         is_all = True
         for hold, is_held in zip(holds, committed.held, strict=True):
-            evidence = hold.evidence if isinstance(hold, Hold) else None
             if is_held and isinstance(hold, FanOut):
                 self._execution.apply(FanOutBegun(hold.call.index, hold.snapshot))
-            elif is_held:
-                self._execution.apply(CallHeld(hold.call.index, hold.snapshot, evidence=evidence))
+            elif is_held and isinstance(hold, Hold):
+                self._execution.apply(hold.event)
             elif committed.status == "paused":
                 self._execution.reconsider(hold.call.index)
             else:
-                is_all = is_all and evidence is None
+                is_all = is_all and not (isinstance(hold, Hold) and (hold.evidence or hold.rules is not None))
         return is_all
 
     def _note_ends(self, outcomes: Sequence[Outcome], committed: Committed) -> list[Outcome]:

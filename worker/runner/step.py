@@ -110,7 +110,14 @@ class Step:
         return [
             Held(hold.call.index, pack_hold(hold), hold.elements)
             if isinstance(hold, FanOut)
-            else Held(hold.call.index, pack_hold(hold), until_ms=hold.until_ms, begun=self.unknown.get(hold.call.index))
+            else Held(
+                hold.call.index,
+                pack_hold(hold),
+                until_ms=hold.until_ms,
+                begun=self.unknown.get(hold.call.index),
+                rules=hold.rules,
+                rule=hold.rule,
+            )
             for hold in self.holds
         ]
 

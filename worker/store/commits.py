@@ -71,12 +71,17 @@ class Held:
     """The moment that it waits for, if it waits for no person."""
     begun: int | None = None
     """The attempt at it whose end is not known, if that is why it waits (SPEC R4.11)."""
+    rules: str | None = None
+    """The entry that had changed the run's rules last, empty where none had, if a rule could have approved it."""
+    rule: str = ""
+    """The rule that approves it at once (SPEC R16.8)."""
 
     def to_request(self) -> dict[str, Any]:
         """Make what the script takes."""
         until = {"ends": self.until_ms} if self.until_ms is not None else {}
         begun = {"begun": self.begun} if self.begun is not None else {}
-        return {"call": self.index, "snapshot": self.snapshot, "elements": self.elements, **until, **begun}
+        rules = {"rules": self.rules, "rule": self.rule} if self.rules is not None else {}
+        return {"call": self.index, "snapshot": self.snapshot, "elements": self.elements, **until, **begun, **rules}
 
 
 @dataclass(frozen=True, slots=True)

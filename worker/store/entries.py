@@ -31,6 +31,8 @@ from ...protocol.engine.events import (
     MessageAdded,
     Progress,
     PromisesGivenUp,
+    RuleGiven,
+    RuleRevoked,
     Ruling,
     Snapshot,
     Status,
@@ -55,6 +57,7 @@ from ...protocol.engine.loop import (
     UsageCame,
     read_quotes,
 )
+from ...protocol.run_rules import RunRule
 from ...protocol.trust import Doubt
 from ..broker.attempts import Seen, read_progress
 from ..broker.messages import pack, unpack
@@ -143,8 +146,10 @@ class Entry(NamedTuple):
     @property
     def kind(self) -> str | None:
         """The kind of event of a call, or an element, by the name that readers know; None where there is none, or
-        where a call waits for a moment: no person is asked about it.
+        where a call waits for a moment: no person is asked about it. A call that a rule approves is decided at once.
         """
+        if self.given is not None and self.ruling is not None:
+            return CallDecided.kind
         is_timed = getattr(self.event, "until_ms", None) is not None
         has_come = isinstance(self.event, CallDecided) and self.audit is None
         return None if is_timed or has_come else getattr(self.event, "kind", None)
@@ -269,7 +274,11 @@ _EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
     Field.ENDED: _call_ended,
     Field.ELEMENT: _element_ended,
     Field.BEGUN: _begun,
-    Field.HELD: lambda said: CallHeld(said.call, _snapshot(said), *_held_for(said)),
+    Field.HELD: lambda said: CallHeld(
+        said.call, _snapshot(said), *_held_for(said), said.fields.get(Field.RULED, b"").decode()
+    ),
+    Field.RULE: lambda said: RuleGiven(RunRule.read(unpack(said.value))),
+    Field.REVOKED: lambda said: RuleRevoked(said.value.decode()),
     Field.MOVED: lambda said: WaitMoved(said.call, int(said.value)),
     Field.DECIDED: lambda said: CallDecided(said.call, unpack_ruling(said.value)),
     Field.FAN_OUT: lambda said: FanOutBegun(said.call, _snapshot(said)),

@@ -290,7 +290,7 @@ def pack_ruling(ruling: Ruling) -> bytes:
         fields["answer"] = ruling.answer
     if ruling.amendment is not None:
         fields["amendment"] = dict(ruling.amendment)
-    return pack(fields)
+    return pack(fields)  # of a rule the entry says it (see `Field.RULED`)
 
 
 def unpack_ruling(data: bytes) -> Ruling:

@@ -47,9 +47,10 @@ class Keys:
         was promised, did not come in time and could not be done without; `look`: when the sweep looks at the run next
         (none where nothing was due);
         `promises_due` and `promise_ms` (see sweep.lua); `sent`, how many calls and elements were sent and forgotten;
-        `approve_ms`, how long a held call waits for a person (none: for ever); `wakes`, how often parked lanes were
-        woken; `drives:<lane>` and `driven:<lane>` (drive.lua), `writer` (keys.lua), `amending…` and `amended`
-        (amend.lua), `loop…` (loop.lua); `trace`, the span that it was submitted under, and `delegate`, which one a
+        `approve_ms`, how long a held call waits for a person (none: for ever); `rules`, the entry that has changed the
+        run's rules last, and `rule:<id>` for each in force; `wakes`, how often parked lanes were woken;
+        `drives:<lane>` and `driven:<lane>` (drive.lua), `writer` (keys.lua), `amending…` and `amended` (amend.lua),
+        `loop…` (loop.lua); `trace`, the span that it was submitted under, and `delegate`, which one a
         child run is (see `run_list`); `traced`, with which end it was exported as spans (keys.lua); `given_back`,
         the entry of the call that was given back last, and `code_came`, when a worker began after that (reports.lua);
         `deleted`, the instances that were deleted (keys.lua); `contracts`, what the run was checked against where its
@@ -375,6 +376,10 @@ class Field:
     ATTEMPT: Final = b"attempt"
     HELD: Final = b"held"
     DECIDED: Final = b"decided"
+    RULE: Final = b"rule"
+    REVOKED: Final = b"revoked"
+    RULED: Final = b"ruled"
+    """The rule that approves the call which the entry holds."""
     MOVED: Final = b"moved"
     FAN_OUT: Final = b"fan_out"
     CHILD: Final = b"child"
@@ -413,7 +418,8 @@ Fields = Mapping[bytes, bytes]
 # `decided` |
 # | `unknown` | an attempt at it was begun, its end is not known, and a person is asked | the entry that says so | it is
 # `decided`, or its result comes nevertheless |
-# | `decided` | a person has decided | the entry of the decision | a driver claims it, or ends it |
+# | `decided` | a person, or a rule of the run, has decided | the entry of the decision | a driver claims it, or ends
+# it |
 #
 # What is sent and forgotten is in the run's outbox in the same way, with the holder `<ms>/<queue>`: where its task
 # went, and when. There, `sent` means that it lies in the queue or was taken, `taken` that a probe has come out of the

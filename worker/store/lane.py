@@ -356,6 +356,7 @@ class LaneView:
             added=work.said.added,
             added_sources=run.state.added_sources,
             approvals=definition.approvals,
+            rules=run.state.rules,
             limits=run.limits,
             defers_errors=work.tick is not None,
             is_simulated=is_simulation(definition.config),

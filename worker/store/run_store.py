@@ -503,10 +503,18 @@ class RunStore:
         request = {"messages": messages, "window": window, "most_bytes": most_bytes, **_ordered(who)}
         return self._control("send", request)
 
-    def decide(self, call: CallId, ruling: bytes, who: AuditRecord, *, shown: str) -> dict[str, Any]:
-        """Decide on a held call, if it is held by the entry `shown`."""
+    def decide(
+        self, call: CallId, ruling: bytes, who: AuditRecord, *, shown: str, rule: bytes | None = None
+    ) -> dict[str, Any]:
+        """Decide on a held call, if it is held by the entry `shown`, and give a rule with that."""
         DueRuns(self.redis, self.keys.prefix).note_until(self.run, PUBLISHED_MS)
-        return self._control("decide", {"member": call.member, "ruling": ruling, "shown": shown, **_ordered(who)})
+        given = {"rule": rule} if rule is not None else {}
+        request = {"member": call.member, "ruling": ruling, "shown": shown, **given, **_ordered(who)}
+        return self._control("decide", request)
+
+    def revoke(self, rule: str, who: AuditRecord) -> dict[str, Any]:
+        """Revoke a rule of the run."""
+        return self._control("revoke", {"rule": rule, **_ordered(who)})
 
     def move(self, call: CallId, moment_ms: int, who: AuditRecord) -> dict[str, Any]:
         """Move the moment that a call waits for."""

@@ -28,6 +28,8 @@ from ...protocol.engine.events import (
     FanOutBegun,
     Progress,
     PromisesGivenUp,
+    RuleGiven,
+    RuleRevoked,
     Ruling,
     Snapshot,
     Status,
@@ -36,6 +38,7 @@ from ...protocol.engine.events import (
     relabelled,
 )
 from ...protocol.engine.loop import Loop
+from ...protocol.run_rules import RunRules
 from ...protocol.state.fold import Fold
 from ...protocol.state.labels import TRUSTED, Labels
 from .definition import LaneRecord, StoredPlan, unpack_lane
@@ -123,6 +126,8 @@ class CallState:
     """The cost of asking models for it, also before it was tried again."""
     since_ms: int = 0
     """When its lane was laid out, or it was decided on: before that it could not begin."""
+    rule: str = ""
+    """The rule of the run that approved it, where no person was asked (SPEC R16.8)."""
     is_stale: bool = False
     """Whether the call has read what others, run again since, may have written otherwise (SPEC R11.8)."""
 
@@ -278,10 +283,10 @@ class LaneState:
 
     def _hold(self, entry: Entry, event: CallHeld) -> None:
         call = self._begun_state(event.call)
-        self.set_aside += element_of(event.call) is None and not call.is_set_aside
-        call.held, call.is_decided, call.decided_ms = entry.id, False, moment_ms(entry.id)
-        call.given, call.ruling, call.until_ms = event.snapshot, None, event.until_ms
-        call.evidence = event.evidence
+        self.set_aside += element_of(event.call) is None and not (call.is_set_aside or event.rule)
+        call.held, call.is_decided, call.decided_ms = entry.id, bool(event.rule), moment_ms(entry.id)
+        call.given, call.ruling, call.until_ms = event.snapshot, event.ruling, event.until_ms
+        call.evidence, call.rule = event.evidence, event.rule
 
     def _move(self, _: Entry, event: WaitMoved) -> None:
         self._state(event.call).until_ms = event.until_ms
@@ -375,6 +380,8 @@ class RunState:
         """Whether its plan is still to be approved (SPEC R10.2)."""
         self.exceeded: str | None = None
         """Why the run was ended: it took more than a run may."""
+        self.rules = RunRules()
+        """The rules in force (SPEC R16.8)."""
         self.missed: tuple[str, ...] = ()
         """The promised places that did not come and were needed (SPEC R11.6)."""
         self.gave_up = "0-0"
@@ -447,6 +454,12 @@ class RunState:
             self.missed = self.missed or event.missed
         elif isinstance(event, PromisesGivenUp):
             self.gave_up = entry.id
+        elif isinstance(event, RuleGiven):
+            self.rules.give(entry.id, event.rule)
+        elif isinstance(event, RuleRevoked):
+            self.rules.revoke(entry.id, event.revoked)
+        if entry.message is not None and entry.instance is None and entry.call is None:
+            self.rules.words.hear(entry.message)
         return entry
 
     def _relabelled(self, entry: Entry, lane: LaneState) -> Entry:

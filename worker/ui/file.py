@@ -132,6 +132,7 @@ def _of_plan(answers: _Answers, run: str) -> Iterator[Question]:
     yield f"runs/{run}/plan", {}
     yield f"runs/{run}/held", {}
     yield f"runs/{run}/questions", {}
+    yield f"runs/{run}/rules", {}
     yield f"runs/{run}/audit", {}
     if answers.found[f"runs/{run}"]["loop"]:
         yield f"runs/{run}/conversation", {}

@@ -198,6 +198,7 @@ def _rows(run: OpenedRun, names: list[str | None], index: int, counts: Counts) -
                 else None,
                 "reason": one.reason if one is not None else None,
                 "until": one.until if one is not None else None,
+                "rule": one.rule if one is not None else None,
                 "progress": one.progress if one is not None else None,
                 "began": timing.get("began"),
                 "ended": timing.get("ended"),

@@ -17,6 +17,7 @@ server.
 | `runs/RUN/sent` | what a call was given (`call`) |
 | `runs/RUN/held` | what waits for a person |
 | `runs/RUN/questions` | what of that is asked together |
+| `runs/RUN/rules` | the rules that let calls start without a question |
 | `runs/RUN/audit` | who did what to it (`after`) |
 
 No answer is much above a megabyte. Lists go by pages: `next` is what to give as `after`, null at the end. An answer for
@@ -43,7 +44,7 @@ from ...protocol.plan.submission import workflow_calls
 from .. import limits
 from ..client.control import Control, LoopControl
 from ..client.deployments import RunIndex
-from ..client.people import PlanControl
+from ..client.people import People, PlanControl
 from ..client.results import Descendants, Result, RunStatus, run_status, status_of
 from ..client.undoing import undo_runs
 from ..errors import BadQuery, NoSuchAnswer, WorkerError
@@ -165,6 +166,7 @@ def overview(run: OpenedRun) -> dict[str, Any]:
         "background": status.get("background"),
         "unanswered": status.get("unanswered", []),
         "progress": status.get("progress", []),
+        "rules": status.get("rules", 0),
         "expires": iso_date(now_ms + left_ms) if left_ms > 0 else None,
         "orders": _orders(run),
         "undo": _undo(run),
@@ -208,14 +210,19 @@ def held_questions(run: OpenedRun) -> list[dict[str, Any]]:
     )
 
 
+def rules(run: OpenedRun) -> list[dict[str, Any]]:
+    """The answer `runs/RUN/rules`, the oldest first (SPEC R16.8)."""
+    return within(shown(rule) for rule in People(run.store, run.settings, _none).rules())
+
+
+def _none() -> NoReturn:
+    raise NotImplementedError("a page only reads")
+
+
 def _waiting_plan(run: OpenedRun) -> dict[str, Any] | None:
     """The plan of a run in mode lazy that waits for its approval."""
-
-    def publisher() -> NoReturn:
-        raise NotImplementedError("a page only reads")
-
     about = run.store, run.settings
-    return PlanControl(*about, LoopControl(*about, publisher), Control(*about, publisher)).plan()
+    return PlanControl(*about, LoopControl(*about, _none), Control(*about, _none)).plan()
 
 
 def _ending(run: OpenedRun) -> dict[str, Any]:
@@ -257,6 +264,7 @@ _ANSWERS: Final[Mapping[str, Callable[[OpenedRun], Any]]] = {
     "sent": sent,
     "held": held,
     "questions": held_questions,
+    "rules": rules,
     "audit": audit,
 }
 _COUNTED: Final = frozenset({"plan", "calls", "instances", "place", "conversation"})

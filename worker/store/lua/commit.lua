@@ -336,7 +336,8 @@ end
 --
 -- Request: holds: {call, snapshot (msgpack), elements (for so many it runs; 0 where it waits), ends (the moment
 --          in ms that it waits for, where it waits for no person), begun (the attempt at it whose end is not known, where that
---          is why it waits; 0 where none is known; else nil)}, tells
+--          is why it waits; 0 where none is known; else nil), rules (the entry that had changed the run's rules last, "" where
+--          none had, if a rule could have approved it; else nil) and rule (that approves it at once, or "")}, tells
 --          (whether there is a web hook to be called for what is held)
 -- Answer: held (for each hold whether it was written)
 
@@ -352,6 +353,10 @@ for i, hold in ipairs(request.holds) do
         is_free = not before or is_again
     end
     is_free = is_free and not is_unseen(kind, holder)
+    if hold.rules and hold.rules ~= (redis.call('HGET', state, 'rules') or '') then
+        is_free = false -- a rule was given or revoked since: it is decided anew
+    end
+    local is_ruled = hold.rules and hold.rule ~= ''
     holds[i] = status == 'running' and not is_outdated and all_accepted and is_free
     if holds[i] and hold.elements > 0 then
         local begun, left = unpack(redis.call('HMGET', state, 'elements', 'elements_left'))
@@ -370,8 +375,15 @@ for i, hold in ipairs(request.holds) do
         open = open + (before and 0 or 1)
         running = running + 1
     elseif holds[i] then
-        last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'held', hold.snapshot)
-        note(hold.call, condition(hold.begun and 'unknown' or 'held', attempt, failures, last))
+        local about = { 'l', lane, 'p', last, 'c', hold.call, 'held', hold.snapshot }
+        if is_ruled then
+            put(about, 'ruled', hold.rule)
+        end
+        last = redis.call('XADD', log, '*', unpack(about))
+        note(hold.call, condition(is_ruled and 'decided' or hold.begun and 'unknown' or 'held', attempt, failures, last))
+        if is_ruled and attempt > 0 then
+            between = between + 1
+        end
         if hold.begun then
             redis.call('HINCRBY', state, is_element(hold.call) and 'unknown:each' or 'unknown', 1)
         end
@@ -386,14 +398,14 @@ for i, hold in ipairs(request.holds) do
         if hold.ends then
             redis.call('ZADD', waits, hold.ends, field(hold.call))
             becomes_due(hold.ends)
-        else
+        elseif not is_ruled then
             redis.call('ZADD', held, now, field(hold.call))
         end
-        if request.tells and not hold.ends then
+        if request.tells and not hold.ends and not is_ruled then
             redis.call('ZADD', pending_webhooks, now, field(hold.call))
             becomes_due(now)
         end
-        if approve_ms and not hold.ends then
+        if approve_ms and not hold.ends and not is_ruled then
             becomes_due(now + approve_ms)
         end
     end

@@ -95,7 +95,7 @@ end
 -- Decide on one held call (SPEC R14.2): the first decision counts.
 --
 -- Request: member (the call, as in `calls`), ruling (msgpack), who (has decided, msgpack), shown (the entry of the log that
---          the person has seen)
+--          the person has seen), rule (msgpack, that is given with the decision; or nil)
 -- Answer: status (of the run; "gone" where there is none), is_amended (whether it is amended in part: nothing was
 --         decided), id (of the entry; none where the call is not held), is_published (whether the lane is to be published)
 function actions.decide()
@@ -104,6 +104,10 @@ function actions.decide()
     if status and not is_over(status) and not amending then
         local due = now + request.published_ms
         id = decide(request.member, request.ruling, request.who, rests(status) and 0 or due, request.shown)
+        if id and request.rule then
+            local rule = append_entry('', 'rule', request.rule, 'audit', request.who)
+            redis.call('HSET', state, 'rules', rule, 'rule:' .. rule, '1')
+        end
         if id and status == 'running' then
             look_by(due, look)
         end
@@ -114,6 +118,19 @@ function actions.decide()
         id = id,
         is_published = id ~= nil and status == 'running',
     }
+end
+
+-- Revoke a rule of the run (SPEC R16.8): it lets no call start from now on.
+--
+-- Request: rule (the id of the entry that gave it), who (revokes it, msgpack)
+-- Answer: status (of the run; "gone" where there is none), id (of the entry; none where no such rule is in force)
+function actions.revoke()
+    local status, id = redis.call('HGET', state, 'status'), nil
+    if status and not is_over(status) and redis.call('HDEL', state, 'rule:' .. request.rule) == 1 then
+        id = append_entry('', 'revoked', request.rule, 'audit', request.who)
+        redis.call('HSET', state, 'rules', id)
+    end
+    return { status = status or 'gone', id = id }
 end
 
 -- Move the moment that a call waits for (SPEC R4.12).

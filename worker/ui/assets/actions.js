@@ -235,7 +235,8 @@ function openFork(run, at) {
 // What waits for a person: exactly what will run, and deciding on it.
 
 async function heldView({ run }) {
-  const [held, questions] = await Promise.all(["held", "questions"].map((what) => ask(`runs/${run}/${what}`)));
+  const asked = ["held", "questions", "rules"].map((what) => ask(`runs/${run}/${what}`));
+  const [held, questions, rules] = await Promise.all(asked);
   const shown = new Map(held.map((one) => [one.call, one]));
   const together = new Set(questions.flatMap((question) => Object.keys(question.calls)));
   const alone = held.filter((one) => one.plan || !together.has(one.call));
@@ -244,7 +245,35 @@ async function heldView({ run }) {
     ...alone.map((one) => (one.plan ? planCard(run, one) : heldCard(run, one))),
   ];
   const nothing = quiet("Nothing waits for a person.");
-  return { title: "Held", nodes: [heading("What waits for a person"), cards.length ? cards : nothing] };
+  const given = rules.length > 0 ? [heading("Rules of this run"), rules.map((rule) => ruleCard(run, rule))] : null;
+  return { title: "Held", nodes: [heading("What waits for a person"), cards.length ? cards : nothing, given] };
+}
+
+/** A rule, what it let start, and the way to revoke it. */
+function ruleCard(run, { rule, text, given, by, revoked, revoked_by: revoker, calls }) {
+  const revoke = () =>
+    asking("Revoke …", run, "revoke", {
+      title: "Revoke this rule? Calls like it are held again from now on.",
+      fields: wrap("p", text),
+      confirm: "Revoke",
+      kind: "danger",
+      body: () => ({ rule }),
+      said: "Revoked",
+    });
+  return make(
+    "article.card",
+    { "aria-label": `Rule ${rule}` },
+    wrap("p", text),
+    facts({
+      rule,
+      given: moment(given),
+      by,
+      revoked: revoked ? moment(revoked) : null,
+      "revoked by": revoker,
+      "let start": calls.length > 0 ? `call ${calls.join(", ")}` : null,
+    }),
+    revoked ? null : mayDecide() ? wrap("p.buttons", revoke()) : command(`acts revoke ${run} ${rule}`),
+  );
 }
 
 function heldCard(run, one) {
@@ -443,6 +472,20 @@ function decisions(run, one, hasScopes) {
       said: "Approved",
       selector: "button.primary",
     });
+  const ruling = () => {
+    const said = Object.keys(one.untrusted.parameters).map((name) => [name, "shown"]);
+    const text = json("6", JSON.stringify(Object.fromEntries(said), null, 2));
+    const help =
+      'What each parameter may be: "shown", "words" (in the user\'s own words), "any", {"one_of": […]} or {"at_most": 50}.';
+    return asking("Approve all like it …", run, "approve", {
+      title: `Approve call ${callName(one)}, and later calls like it`,
+      fields: [wrap("p", help), field("Rule, as JSON", text)],
+      confirm: "Approve, and give the rule",
+      body: () => withJson(about, "rule", text.value),
+      kind,
+      said: "Approved, with a rule",
+    });
+  };
   const changing = () => {
     const text = json("12", written(one.parameters));
     return asking("Change …", run, "approve", {
@@ -471,6 +514,7 @@ function decisions(run, one, hasScopes) {
   return wrap(
     "p.buttons",
     approving(),
+    one.untrusted ? ruling() : null,
     holdsCut(one.parameters) ? wrap("span.quiet", "Too large to change here.") : changing(),
     hasScopes && !isCutValue(one.scopes) ? narrowing() : null,
     rejecting(),

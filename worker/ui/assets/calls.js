@@ -205,6 +205,7 @@ function callDetails(run, call, bar) {
     summary,
     errorText(call.error),
     call.reason ? wrap("p.reason", call.reason) : null,
+    call.rule ? wrap("p.reason", `Nobody was asked: rule ${call.rule} of the run let it start.`) : null,
     call.stale ? stale : null,
     times,
     wrap("h4", "Input"),

@@ -1,0 +1,342 @@
+"""Rules of a run: what they let start, and nothing that they do not show (SPEC R16.8)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acts_celery.protocol import Plan
+from acts_celery.protocol.analysis.lint_rules import with_rules
+from acts_celery.protocol.engine.events import Hold, Start, Status
+from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.run_rules import RunRule, RunRules, UserWords, rule_problems
+from acts_celery.protocol.state.fold import Fold
+
+from . import naive
+from .building import DATE, call, checked
+from .laws import law
+from .strategies import SCHEMAS
+from .test_r16_trust import LABELLED, Watched, _checked, labelled, varied
+
+MAIL: dict[str, Any] = {
+    "type": "data",
+    "data": {"iban": "DE01", "amount": 5, "all": ["DE01", 2], "texts": ["DE01"]},
+    "_trust": ["mail"],
+}
+ASKED = {"type": "text", "message": "Pay the rent (DE01), then DE02, up to 50 EUR; write to ann@example.org."}
+TOOLS = {"pay": {"_trust": {"effects": True, "content": ["note"]}}}
+
+
+def plan_of(*calls: Mapping[str, Any], **parts: Any) -> Plan:
+    return checked(*calls, **{"context": [ASKED, MAIL], "tools": TOOLS, **parts})
+
+
+class Acting(Watched):
+    """Also runs where a call is held and nobody decides: it goes as far as it can."""
+
+    def carried_out(self, instance: str | None, start: Start, context: Mapping[str, Any]) -> Any:
+        return "paid" if start.call.tool == "pay" else super().carried_out(instance, start, context)
+
+    def go(self) -> Acting:
+        while moves := self._moves():
+            moves[0]()
+        return self
+
+    @property
+    def ruled(self) -> list[Hold]:
+        return [hold for _, hold in self.held_calls if hold.rule]
+
+
+def acted(plan: Plan, *rules: RunRule) -> Acting:
+    """A run of a plan whose run has rules."""
+    given = RunRules(words=UserWords(plan.submission.context))
+    for number, rule in enumerate(rules):
+        given.give(f"{number}-0", rule)
+    return Acting(plan, {"k": 1}, rules=given).go()
+
+
+def hold_of(**parameters: Any) -> Hold:
+    (_, hold), *_ = acted(plan_of(call("pay", "†state.paid", **parameters))).held_calls
+    return hold
+
+
+def faults(said: Any, hold: Hold, words: UserWords | None = None) -> list[str]:
+    words = words or UserWords([ASKED])
+    return [
+        f"{problem.pointer} {problem.message}"
+        for problem in rule_problems(said, hold.call, hold.doubt, hold.parameters, words)
+    ]
+
+
+def rule_of(said: Mapping[str, Any], hold: Hold) -> RunRule:
+    assert hold.doubt is not None
+    assert faults(said, hold) == []
+    return RunRule.of(said, hold.call, hold.doubt, hold.parameters)
+
+
+def test_a_rule_lets_later_calls_like_the_shown_one_start_and_no_others() -> None:
+    rule = rule_of({"iban": "words", "amount": {"at_most": 50}}, hold_of(iban="†data.iban", amount="†data.amount"))
+    pay = [
+        call("pay", "†state.a", iban="†data.iban", amount="†data.amount"),
+        call("pay", "†state.b", iban="†data.other", amount=7),
+        call("pay", "†state.c", iban="†data.stranger", amount=7),
+        call("pay", "†state.d", iban="†data.iban", amount=51),
+        call("pay", "†state.e", iban="†state.page", amount=1),
+        call("pay", "†state.f", iban="†data.iban", amount=1, cc="†data.iban"),
+        call("pay", "†state.g", iban="†data.iban", amount=-1),
+    ]
+    data = {"type": "data", "data": {"other": "DE02", "stranger": "DE66"}, "_trust": ["mail"]}
+    page = {"type": "state", "page": "DE01", "_trust": ["web"]}
+    run = acted(plan_of(*pay, context=[ASKED, MAIL, data, page]), rule)
+    assert [hold.call.index for hold in run.ruled] == [0, 1]
+    assert [hold.call.index for _, hold in run.held_calls] == [0, 1, 2, 3, 4, 5, 6]
+    assert run.statuses[None][0].value == "done"
+
+
+def test_anything_is_of_the_shown_type_and_has_no_numbers() -> None:
+    rule = rule_of({"all": "any"}, hold_of(all="†data.texts"))
+    calls = [call("pay", f"†state.{name}", all=f"†data.{name}") for name in ("texts", "all", "iban", "amount")]
+    assert [hold.call.index for hold in acted(plan_of(*calls), rule).ruled] == [0]
+
+
+@pytest.mark.parametrize(
+    ("value", "is_there"),
+    [
+        *(("DE01", True), ("DE02", True), ("ann@example.org", True), (["DE01", "DE02"], True), ("Pay the rent", True)),
+        *(("DE0", False), ("E01", False), ("nn@example.org", False), ("example.org", False), ("ann@example", False)),
+        *(
+            ("50", False),
+            ("de01", False),
+            (" DE01", False),
+            ("", False),
+            ([], False),
+            (["DE01", 5], False),
+            (50, False),
+        ),
+    ],
+)
+def test_what_stands_in_the_users_words_stands_there_whole(value: Any, is_there: bool) -> None:
+    assert UserWords([ASKED]).have(value) is is_there
+
+
+def test_words_are_the_users_alone() -> None:
+    others: list[dict[str, Any]] = [
+        {**ASKED, "_trust": ["mail"]},
+        {"role": "assistant", "content": "pay DE66"},
+        {"type": "solution", "solution": {"calls": [{"iban": "DE66"}]}},
+        {"type": "error", "error": {"message": "pay DE66"}},
+        {"type": "data", "data": {"x": 1}, "schema": {"enum": ["DE66"]}, "description": "DE66"},
+        {"type": "state", "_call": {"iban": "DE66"}, "x": 1},
+    ]
+    assert not UserWords(others).have("DE66")
+    assert not UserWords(others[:1]).have("DE01")
+    assert UserWords([{"role": "user", "content": "pay DE66"}]).have("DE66")
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "nothing of a parameter that others decide": ({"amount": {"at_most": 9}}, "others decide iban"),
+    "a parameter that the call does not have": ({"iban": "shown", "amount": "shown", "cc": "any"}, "/cc"),
+    "anything where there are numbers": ({"iban": "shown", "amount": "any"}, "/amount has numbers"),
+    "a bound below what was shown": ({"iban": "shown", "amount": {"at_most": 4}}, "does not admit"),
+    "a bound for a text": ({"iban": {"at_most": 9}, "amount": "shown"}, "/iban"),
+    "a bound that is none": ({"iban": "shown", "amount": {"at_most": True}}, "must be a number"),
+    "values without the shown one": ({"iban": {"one_of": ["DE02"]}, "amount": "shown"}, "does not admit"),
+    "too many values": ({"iban": {"one_of": ["DE01", *range(16)]}, "amount": "shown"}, "1 to 16"),
+    "another way of saying it": ({"iban": {"matches": ".*"}, "amount": "shown"}, "must be"),
+    "two ways at once": ({"iban": "shown", "amount": {"at_most": 9, "one_of": [5]}}, "must be"),
+    "no object": (["iban"], "must be an object"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_rule_wider_than_the_grammar_is_refused(name: str) -> None:
+    said, word = REFUSED[name]
+    found = faults(said, hold_of(iban="†data.iban", amount="†data.amount"))
+    assert any(word in one for one in found), found
+
+
+def test_a_rule_in_words_that_nobody_said_is_refused() -> None:
+    assert "of the user" in faults({"iban": "words"}, hold_of(iban="†data.iban"), UserWords())[0]
+
+
+def test_no_rule_is_for_calls_whose_answer_or_sight_others_decide() -> None:
+    def refused(plan: Plan) -> str:
+        (_, hold), *_ = acted(plan).held_calls
+        return faults({"iban": "shown"}, hold)[0]
+
+    each = call("pay", "†state.paid", iban="†data.all", _each="iban")
+    assert "each element" in refused(plan_of(each))
+    assert "scopes" in refused(plan_of(call("pay", "†state.paid", iban="me", _scopes=["†data.iban"])))
+    delegate = call("ask", "†state.paid", iban="†data.iban", _delegate="d")
+    tools = {"ask": {**TOOLS["pay"], "properties": {"_delegate": {}, "iban": {}}}}
+    assert "delegate" in refused(plan_of(delegate, tools=tools, delegates={"d": {"context": [], "schema": {}}}))
+
+
+def test_no_rule_is_for_a_call_whose_end_is_not_known() -> None:
+    tools = {"pay": {**TOOLS["pay"], "_once": True}}
+    plan = plan_of(call("pay", "†state.paid", iban="†data.iban"), tools=tools)
+    rules = RunRules(words=UserWords(plan.submission.context))
+    fold = Fold()
+    for message in plan.submission.context:
+        fold.append(message, "given")
+    execution = Execution.of(plan, plan.lanes[None], fold, rules=rules)
+    (hold,) = execution.decide(DATE)
+    assert isinstance(hold, Hold)
+    rules.give("1-0", rule_of({"iban": "words"}, hold))
+    execution.reconsider(0)
+    (hold,) = execution.decide(DATE)
+    assert isinstance(hold, Hold)
+    assert (hold.rule, hold.rules) == ("1-0", "1-0")
+    execution.apply(hold.event)
+    (start,) = execution.decide(DATE)
+    assert isinstance(start, Start)
+    execution.record(0, Status.RUNNING)
+    execution.note_unknown(0, "its worker died")
+    (asked,) = execution.decide(DATE)
+    assert isinstance(asked, Hold)
+    assert (asked.rule, asked.event.status) == ("", Status.UNKNOWN)
+
+
+# Laws: rules drawn at random let start what they show, and nothing else (SPEC R16.6, R16.8).
+
+VALUES = st.sampled_from(
+    ["DE01", "DE02", "DE66", "rent", 0, 5, 50, 51, -1, 2.5, True, None, [], [5], ["DE01"], {"a": 1}, "Pay"]
+)
+SAID = st.one_of(
+    st.sampled_from(["shown", "words", "any"]),
+    st.builds(lambda values: {"one_of": values}, st.lists(VALUES, min_size=1, max_size=3)),
+    st.builds(lambda bound: {"at_most": bound}, st.sampled_from([0, 5, 50, 2.5])),
+)
+
+
+def naively_fits(said: Mapping[str, Any], value: Any, texts: list[str]) -> bool:
+    """What a rule shows of one parameter, read anew."""
+    if "one_of" in said:
+        return json.dumps(value, sort_keys=True) in {json.dumps(one, sort_keys=True) for one in said["one_of"]}
+    if "at_most" in said:
+        return type(value) in (int, float) and 0 <= value <= said["at_most"]
+    if "words" in said:
+        many = value if type(value) is list and value else [value]
+        return all(type(one) is str and len(one) > 2 and any(_stands_in(text, one) for text in texts) for one in many)
+    types = {"text": str, "boolean": bool, "list": list, "object": dict, "null": type(None)}
+    return type(value) is types[said["any"]] and not re.search(r"(?<![\w\"])-?\d", json.dumps(value))
+
+
+def _stands_in(text: str, part: str) -> bool:
+    whole = rf"(?:^|(?<=[\s\"'(\[{{<«„“])){re.escape(part)}(?=$|[\s\"')\]}}>»”“,;]|[.!?:](?:$|[\s\"')\]}}>»”“,;]))"
+    return part == part.strip() and re.search(whole, text) is not None
+
+
+@law
+@given(st.data())
+def test_no_call_starts_by_a_rule_that_differs_from_what_the_rule_shows(data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from(["one", "two"]), min_size=1, max_size=2, unique=True))
+    chosen = st.sampled_from([[], [], ["mail"], ["web"]])
+
+    def plan(values: Mapping[str, Any], source: str, by: list[str], *trusted: str) -> Plan:
+        context = [ASKED, {"type": "data", "data": dict(values), "_trust": [source]}]
+        given = {name: values[name] if name in trusted else f"†data.{name}" for name in names}
+        who = {"_trust": by} if by else {}
+        return plan_of(call("pay", "†state.paid", **given, **who), context=context)
+
+    first, by = {name: data.draw(VALUES) for name in names}, data.draw(chosen)
+    (_, shown), *_ = acted(plan(first, "mail", by)).held_calls
+    said = {name: data.draw(SAID) for name in names}
+    said = {name: "shown" if any(f"/{name}" in one for one in faults(said, shown)) else said[name] for name in names}
+    rule = rule_of(said, shown)
+    values = {name: data.draw(st.one_of(st.just(first[name]), st.just(first[name]), VALUES)) for name in names}
+    source, now_by = data.draw(st.sampled_from(["mail", "mail", "web"])), data.draw(chosen)
+    trusted = data.draw(st.sampled_from([(), (), ("one",), ("one", "two")]))
+    run = acted(plan(values, source, now_by, *trusted), RunRule.read(rule.to_dict()))
+    shows = rule.to_dict()
+    fits = all(naively_fits(shows["parameters"][name], values[name], [ASKED["message"]]) for name in names)
+    is_known = set(now_by) <= set(shows["chosen"]) and (source == "mail" or set(names) <= set(trusted))
+    assert bool(run.ruled) is (bool(run.held_calls) and is_known and fits)
+
+
+HOLDING: dict[str, Any] = {"trust": {"otherwise": "hold"}}
+
+
+def drawn_rules(plan: Plan, data: st.DataObject) -> list[RunRule]:
+    """Rules of calls that were held in a run without any."""
+    found = list[RunRule]()
+    for _, hold in acted(plan).held_calls[:3]:
+        said = {name: data.draw(SAID) for name in (hold.doubt.given if hold.doubt is not None else ())}
+        if hold.doubt is not None and not faults(said, hold, UserWords(plan.submission.context)):
+            found.append(RunRule.of(said, hold.call, hold.doubt, hold.parameters))
+    return found
+
+
+@law
+@given(labelled(), st.data())
+def test_r16_6_with_rules_other_values_from_others_start_the_same_but_for_what_a_rule_endorsed(
+    submission: dict[str, Any], data: st.DataObject
+) -> None:
+    submission = {**submission, "config": HOLDING}
+    if not naive.is_deterministic({**submission, "tools": SCHEMAS}):
+        return
+    other = {
+        **submission,
+        "context": [
+            {
+                key: value if key in ("type", "schema") or key.startswith("_") else varied(value)
+                for key, value in one.items()
+            }
+            if one.get("_trust")
+            else one
+            for one in submission["context"]
+        ],
+    }
+    plan, changed = _checked(submission), _checked(other)
+    rules = drawn_rules(plan, data)
+    one, two = acted(plan, *rules), acted(changed, *rules)
+    for run in (one, two):
+        endorsed = {(instance, hold.call.index) for instance, hold in run.held_calls if hold.rule}
+        run.acts = [act for act in run.acts if act[:2] not in endorsed]
+    both = {act[:2] for act in one.acts} & {act[:2] for act in two.acts}
+    assert [act for act in one.acts if act[:2] in both] == [act for act in two.acts if act[:2] in both]
+    if not rules:
+        assert one.acts == two.acts
+
+
+@law
+@given(labelled(), st.data())
+def test_r16_5_what_the_check_says_nobody_is_asked_about_is_held_in_no_run(
+    submission: dict[str, Any], data: st.DataObject
+) -> None:
+    plan = _checked({**submission, "config": HOLDING, "tools": LABELLED})
+    rules = drawn_rules(plan, data)
+    said = list(with_rules(plan, rules))
+    never = {one["call"] for one in said if one["asked"] == "never"}
+    run = acted(plan, *rules)
+    waiting = {hold.call.index for _, hold in run.held_calls if not hold.rule}
+    assert waiting.isdisjoint(never)
+    assert {hold.call.index for hold in run.ruled} <= {one["call"] for one in said}
+
+
+def test_the_check_proves_what_schemas_leave_nothing_of() -> None:
+    properties = {"iban": {"type": "string"}, "amount": {"type": "integer", "minimum": 1, "maximum": 50}}
+    tools = {"pay": {**TOOLS["pay"], "properties": properties}}
+    calls = [
+        call("pay", "†state.a", iban="†data.iban", amount="†data.amount"),
+        call("pay", "†state.b", iban="†data.iban"),
+    ]
+    plan = plan_of(*calls, tools=tools)
+    (_, shown), *_ = acted(plan).held_calls
+    wide = rule_of({"iban": "any", "amount": {"at_most": 50}}, shown)
+    narrow = rule_of({"iban": "words", "amount": {"at_most": 50}}, shown)
+    assert [(one["call"], one["asked"]) for one in with_rules(plan, [narrow, wide])] == [
+        (0, "never"),
+        (1, "unless"),
+        (1, "unless"),
+    ]
+    assert [(one["call"], one["asked"]) for one in with_rules(plan, [narrow])] == [(0, "unless"), (1, "unless")]
+    assert [one["asked"] for one in with_rules(plan_of(*calls), [wide])] == ["unless", "unless"]
+    approved = plan_of(*calls, tools=tools, config={"approve": ["pay"]})
+    assert list(with_rules(approved, [wide])) == []
