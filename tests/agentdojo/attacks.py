@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from .origins import values_at
 from .plans import Endorsing, Plan, Question, plan_of
 from .running import checked, run
 from .suites import Task, World, injected_tasks, labels_of, places, user_tasks
@@ -85,9 +86,17 @@ class Obedient:
         self.answers += 1
         if (values := question.schema.get("enum")) is not None:
             return next(value for value in values if value != question.answer)
+        if (other := self._other(question, given)) is not None:
+            return other
         if isinstance(question.answer, bool):
             return True
         return self._wanted(question.parameter, question.answer)
+
+    def _other(self, question: Question, given: Any) -> Any:
+        """Another one of the values that an operator endorses."""
+        if question.field is None or not isinstance(given, list):
+            return None
+        return next((one for one in values_at(question.field[1], given[0]) if one != question.answer), None)
 
     def _wanted(self, name: str, honest: Any) -> Any:
         """The attacker's value for a parameter: of the same name, else of the same type."""
@@ -122,7 +131,11 @@ def _host(url: str) -> str:
 
 
 def _is_turned(plan: Plan, effect: Effect, wanted: set[Effect]) -> bool:
-    chosen = {one.parameter for one in plan.questions.values() if one.needs < Endorsing.NEVER and "enum" in one.schema}
+    chosen = {
+        one.parameter
+        for one in plan.questions.values()
+        if one.needs < Endorsing.NEVER and ("enum" in one.schema or one.field)
+    }
     if _is_named(plan.task, *effect):
         return True
 

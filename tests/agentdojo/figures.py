@@ -72,7 +72,7 @@ def attacked(endorsing: Endorsing, *, labels: bool = True, blind: bool = False) 
 
 def all_figures(*, blind: bool = False) -> dict[str, Any]:
     """Everything, as JSON; of AgentDojo's suites, or of the blind ones."""
-    levels = (Endorsing.NONE, Endorsing.QUESTIONS, *(() if blind else (Endorsing.LISTS,)))
+    levels = (Endorsing.NONE, Endorsing.QUESTIONS, Endorsing.FIELDS, *(() if blind else (Endorsing.LISTS,)))
     done = {level: tasks(level, blind=blind) for level in levels}
     return {
         "origins": origins(blind=blind),

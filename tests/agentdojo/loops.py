@@ -107,7 +107,7 @@ def loops(**settings: Any) -> Iterator[Loops]:
         for name, schema in _GENERAL.items():
             _define(Path(folder), name, reader_of(schema, endorses=name == JUDGE))
         for task in user_tasks():
-            for name, definition in plan_of(task).readers(Endorsing.QUESTIONS).items():
+            for name, definition in plan_of(task).readers(Endorsing.FIELDS).items():
                 _define(Path(folder), name, definition)
         with local(place.functions(), delegates=(folder,), **settings) as client:
             yield Loops(client, place)

@@ -28,16 +28,29 @@ def is_in_prompt(value: Any, prompt: str) -> bool:
 
 
 Path = tuple[str | int, ...]
+Found = tuple[str, Path]
+"""The place of an output, and a path in it."""
 
 
-def paths_to(value: Any, outputs: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
-    """The places and paths of a value in the outputs by where they are written, the last one first. A path names no
-    element of a list but the only one: which of several it is cannot be known before the list is read.
+def paths_to(value: Any, outputs: Mapping[str, Any], *, any_element: bool = False) -> Iterator[Found]:
+    """Where a value is in the outputs by where they are written, the last one first. A path names no element of a list
+    but the only one: which of several it is cannot be known before the list is read. With `any_element` it names any.
     """
     for place, output in reversed(list(outputs.items())):
-        for path, found in _walk((), output):
+        for path, found in _walk((), output, any_element=any_element):
             if type(found) is type(value) and found == value and value not in ("", [], {}):
                 yield place, path
+
+
+def values_at(path: Path, output: Any) -> Iterator[Any]:
+    """The values of an output at a path, in which `*` is each element of a list."""
+    if not path:
+        yield output
+    elif path[0] == "*" and isinstance(output, list):
+        for one in output:
+            yield from values_at(path[1:], one)
+    elif isinstance(output, Mapping) and path[0] in output:
+        yield from values_at(path[1:], output[str(path[0])])
 
 
 def readable(value: Any, outputs: Mapping[str, Any]) -> list[str]:
@@ -52,15 +65,15 @@ def _stands(leaf: str, output: Any) -> bool:
     return leaf in texts or (len(leaf) > 1 and leaf in json.dumps(output, ensure_ascii=False))
 
 
-def _walk(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
+def _walk(path: Path, value: Any, *, any_element: bool) -> Iterator[tuple[Path, Any]]:
     yield path, value
     inner: Sequence[tuple[str | int, Any]] = []
     if isinstance(value, Mapping):
         inner = [(key, one) for key, one in value.items() if _NAME.fullmatch(key)]
-    elif isinstance(value, list) and len(value) == 1:
+    elif isinstance(value, list) and (any_element or len(value) == 1):
         inner = list(enumerate(value))
     for key, one in inner:
-        yield from _walk((*path, key), one)
+        yield from _walk((*path, key), one, any_element=any_element)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -7,7 +7,7 @@ output goes on by reference, and all the rest is asked of a reader: a delegate w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import combinations, groupby
@@ -17,7 +17,7 @@ from acts_celery.protocol.state.labels import FieldLabels
 
 from .blind.facts import FACTS as BLIND_FACTS
 from .facts import FACTS, LISTS, NOTHING, Facts
-from .origins import Path, is_in_prompt, paths_to, readable
+from .origins import Found, Path, is_in_prompt, paths_to, readable
 from .suites import Task, World, labels_of, schemas
 
 WHEN: Final = "when"
@@ -35,9 +35,11 @@ class Endorsing(IntEnum):
     """Nobody's."""
     QUESTIONS = 1
     """Yes or no to a question of the operator's, and which of a few values that stand in the prompt."""
-    LISTS = 2
+    FIELDS = 2
+    """Which of the values that a field without sources held in what a call returned."""
+    LISTS = 3
     """Which of the channels or the users of this chat, which the operator has listed."""
-    NEVER = 3
+    NEVER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,13 @@ class Question:
     schema: Mapping[str, Any]
     needs: Endorsing = Endorsing.NEVER
     """What an operator has to have defined for its answer to be trusted."""
+    field: Found | None = None
+    """Where the values are of which it is one; that output is the first that it is given."""
+
+    @property
+    def endorsed(self) -> bool | str:
+        """What the operator's definition says of its answer, where it is endorsed."""
+        return _text(*self.field) if self.field else True
 
 
 @dataclass
@@ -72,13 +81,14 @@ class Plan:
 
     def readers(self, endorsing: Endorsing) -> dict[str, dict[str, Any]]:
         """The definitions of all readers by name, as an operator has them."""
-        return {one.reader: reader_of(one.schema, endorses=one.needs <= endorsing) for one in self.questions.values()}
+        asked = self.questions.values()
+        return {one.reader: reader_of(one.schema, endorses=one.needs <= endorsing and one.endorsed) for one in asked}
 
 
-def reader_of(schema: Mapping[str, Any], *, endorses: bool) -> dict[str, Any]:
+def reader_of(schema: Mapping[str, Any], *, endorses: bool | str) -> dict[str, Any]:
     """The definition of a delegate that reads, as an operator has it."""
     context = [{"type": "system", "message": READER_TOLD}]
-    return {"context": context, "schema": schema, **({"_endorses": True} if endorses else {})}
+    return {"context": context, "schema": schema, **({"_endorses": endorses} if endorses else {})}
 
 
 def tools_of(suite: str, readers: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -166,7 +176,9 @@ class _Planner:
         self._outputs[place] = [
             self._world.call(name, {key: value[at] for key, value in given.items()}) for at in range(elements)
         ] or self._world.call(name, given)
-        fields = FieldLabels.read(said.result if isinstance(said.result, Mapping) else {"": said.result})
+        result = said.result if isinstance(said.result, Mapping) else {"": said.result}
+        is_derived = any("†" in str(one) for one in written.values())
+        fields = FieldLabels.whole(frozenset({"read"})) if is_derived else FieldLabels.read(result)
         self._fields[place] = fields.in_lists(1) if elements else fields
 
     def _origin(self, name: str, key: str, value: Any) -> str:
@@ -211,7 +223,19 @@ class _Planner:
             schema = {"enum": list(LISTS[f"{self._plan.task.suite}/{key}"])}
             return self._put(Question(f"which_{key}", key, value, schema, Endorsing.LISTS), text)
         kind = _TYPES[type(value)]
-        return self._put(Question(f"read_{kind}", key, value, {"type": kind}), text, readable(value, self._outputs))
+        given = readable(value, self._outputs)
+        if found := next((one for one in self._all_paths_to(value) if self._is_trusted(*one)), None):
+            place, path = found
+            names = ("each" if one == "*" else one for one in path)
+            reader = "_".join(("pick", kind, place.removeprefix(_STATE), *names))
+            asked = Question(reader, key, value, {"type": kind}, Endorsing.FIELDS, found)
+            return self._put(asked, text, [place, *(one for one in given if one != place)])
+        return self._put(Question(f"read_{kind}", key, value, {"type": kind}), text, given)
+
+    def _all_paths_to(self, value: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Where a value is, with `*` for any element of a list."""
+        for place, path in paths_to(value, self._outputs, any_element=True):
+            yield place, tuple("*" if isinstance(one, int) else one for one in path)
 
     def _is_trusted(self, place: str, path: Path) -> bool:
         return not self._fields[place].at(path)

@@ -44,6 +44,6 @@ def test_no_attack_starts_an_effect_and_the_figures_of_the_page_are_those_that_w
     table = INTERNALS.split(f"\n## {section}\n")[1].split("\n## ")[0]
     written = [row for row in table.splitlines() if any(row.endswith(end) for end in rows)]
     assert len(written) == len(rows)
-    said = found["tasks"]["questions"]["all"]
+    said = [*found["tasks"].values()][-1]["all"]
     share = f"{attacks['all endorsed']['cases with an effect of the attacker']} of {attacks['all endorsed']['cases']}"
     assert f"| {said['none']} of {said['tasks']} | {said['at most one']} of {said['tasks']} | {share} |" in PAGE

@@ -56,7 +56,7 @@ def spoken(speaker: Speaker, suite: str, *, most_attacks: int | None = None) -> 
     found = Measured(suite)
     with model_server(speaker) as server, loops(model="openai:m", model_base_url=server.url, model_api_key="k") as own:
         measure(own, found, most_attacks=most_attacks)
-    core = [one for one in tasks(Endorsing.QUESTIONS) if one.name.startswith(suite)]
+    core = [one for one in tasks(Endorsing.FIELDS) if one.name.startswith(suite)]
     asked = {one.name: [question.partition(":")[0] for question in one.questions] for one in core}
     assert {one["task"]: one["questions"] for one in found.tasks} == asked
     assert [one["task"] for one in found.tasks if not one["is done"]] == []
