@@ -36,32 +36,32 @@ class Limit:
 
 
 LIMITS: Final = {
-    "pace": Limit(10, 1.0),
-    "paceInThread": Limit(8, 2.0, at_work=4),
-    "paceElsewhere": Limit(6, 1.0),
+    "limitedHere": Limit(10, 1.0),
+    "limitedInThread": Limit(8, 2.0, at_work=4),
+    "limitedElsewhere": Limit(6, 1.0),
     "crowd": Limit(at_work=3),
 }
 """The limits of each activity."""
 
 
-@activity(rate="10/s", key="lane")
-async def pace(mark: str, value: int, seconds: float, lane: str) -> int:
+@activity("limitedHere", rate="10/s", key="lane")
+async def limited_here(mark: str, value: int, seconds: float, lane: str) -> int:
     """A coroutine in the instance's own task."""
     with recorded(mark):
         await asyncio.sleep(seconds)
         return value + 1
 
 
-@activity("paceInThread", rate="8/2s", max_concurrency=4, key="lane")
-def pace_in_thread(mark: str, value: int, seconds: float, lane: str) -> int:
+@activity("limitedInThread", rate="8/2s", max_concurrency=4, key="lane")
+def limited_in_thread(mark: str, value: int, seconds: float, lane: str) -> int:
     """Limited in two ways."""
     with recorded(mark):
         time.sleep(seconds)
         return value + 1
 
 
-@activity("paceElsewhere", rate="6/s", key="lane", queue="chaos")
-def pace_elsewhere(mark: str, value: int, seconds: float, lane: str) -> int:
+@activity("limitedElsewhere", rate="6/s", key="lane", queue="chaos")
+def limited_elsewhere(mark: str, value: int, seconds: float, lane: str) -> int:
     """In a task of its own, on whichever worker takes it."""
     with recorded(mark):
         time.sleep(seconds)
