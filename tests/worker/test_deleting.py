@@ -380,7 +380,7 @@ def test_what_gather_calls_have_read_stays_and_is_said(backend: Backend, secret:
     result = backend.wait(run.id)
     assert result.status == "completed", result
     told = command(backend, "delete", run.id, "--instance", "ann")
-    assert told.stdout.splitlines()[1:] == ["stays: what call 0 (echo) has gathered, and what was made of that"]
+    assert told.stdout.splitlines()[1:] == ["stays: what call 0 (echo) has gathered, and what was made from it"]
 
 
 def test_while_the_run_is_under_way_nothing_of_it_is_deleted(backend: Backend, meeting: Meeting, secret: str) -> None:

@@ -46,7 +46,7 @@ def send_mail(to: str, body: str) -> str:
 
 
 @activity
-def total(numbers: list[int]) -> int:
+def sum_up(numbers: list[int]) -> int:
     """The sum of numbers."""
     return sum(numbers)
 '''
@@ -75,7 +75,7 @@ def test_names_and_schemas_suggest_labels_each_with_its_reason(code: str) -> Non
     assert {name: one.keys() for name, one in reasons.items()} == {name: one.keys() for name, one in found.items()}
     assert "'mails'" in reasons["read_mails"]["untrusted"]
     assert "'send'" in reasons["send_mail"]["effects"]
-    assert "nothing says anything of look_up, total" in told
+    assert "nothing says anything of look_up, sum_up" in told
 
 
 def test_nothing_holds_that_nobody_has_accepted(code: str, tmp_path: Path) -> None:
