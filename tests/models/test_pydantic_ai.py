@@ -203,7 +203,7 @@ def test_what_a_provider_enforces_of_the_schema_is_sent_and_else_it_is_shown_and
     (sent,), answer = asked(RESPONSES, responses(TEXT))
     assert sent.body["text"]["format"] == {**sent.body["text"]["format"], "strict": True, "schema": SCHEMA}
     (sent,), answer = asked(MISTRAL, mistral(TEXT))
-    assert "valid by this JSON Schema" in json.dumps(sent.body["messages"])
+    assert "must match this JSON Schema" in json.dumps(sent.body["messages"])
     (finding,) = answer.findings
     assert "enforces none" in finding
 

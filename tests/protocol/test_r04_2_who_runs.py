@@ -866,7 +866,7 @@ def test_r12_4_it_is_offered_where_the_tool_lists_it_and_demands_references() ->
     assert not is_admitted(url="a", _each="url")
     assert not is_admitted(url="†state.urls", n=1, _each=["url", "n"])
     assert not is_admitted(url="†state.urls", n="†state.n", _each="n")
-    assert '"_each" names a parameter' in render(asked)[0]["content"]
+    assert '"_each" names one or more parameters' in render(asked)[0]["content"]
     plain = {**FETCH, "properties": {key: part for key, part in FETCH["properties"].items() if key != "_each"}}
     without = request({"tools": {"fetch": plain}}, activities={"fetch": plain})
     assert "_each" not in call_schema(without, "fetch")["properties"]

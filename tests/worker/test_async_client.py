@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ import pytest
 from acts_celery import AsyncClient, AsyncRun, RunNotFound, RunOver
 from acts_celery.protocol import Rejected
 
-from .backend import ROOT, Backend
+from .backend import Backend
 
 Scene = Callable[[AsyncClient], Awaitable[None]]
 MANY = 40
@@ -104,17 +102,6 @@ def test_a_run_that_is_not_there_is_not_awaited(backend: Backend) -> None:
             await client.run("none")
 
     play(backend, scene)
-
-
-def test_the_example_of_the_reference_runs(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    reference = (Path(ROOT) / "docs" / "reference.md").read_text(encoding="utf-8")
-    (example,) = [code for code in re.findall(r"```python\n(.*?)```", reference, re.DOTALL) if "AsyncClient" in code]
-    for name, value in backend.settings.to_environment().items():
-        monkeypatch.setenv(name, value)
-    names: dict[str, Any] = {}
-    exec(example, names)  # the project's own text
-    words = asyncio.run(names["echo_all"](["a", "b"]))
-    assert words == ["a", "b"]
 
 
 def test_what_reads_many_things_reads_them_without_an_end_of_the_loop(backend: Backend) -> None:

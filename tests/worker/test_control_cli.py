@@ -77,6 +77,7 @@ _VALUES = {
     "call": "0",
     "reason": "--reason=none",
     "until": "0",
+    "rule": "0-0",
 }
 OF_A_RUN = {
     name: [

@@ -599,7 +599,8 @@ def test_a_value_has_its_writers_its_readers_and_whoever_sees_it(backend: Backen
     assert [reader["index"] for reader in place["readers"]] == [4]
     assert {(one["index"], one["derived"]) for one in place["seen_by"]} == {(3, False), (4, False)}
     assert [origin["effect"] for origin in place["provenance"]] == ["contributes", "contributes"]
-    assert place["provenance"][0]["reads"] == [{"path": "†state.text", "value": "secret of a"}]
+    reads = place["provenance"][0]["reads"]
+    assert reads == [{"path": "†state.text", "value": "secret of a", "sources": []}]
 
 
 def test_a_value_that_is_missing_says_which_call_was_to_write_it_and_why_it_did_not(backend: Backend) -> None:

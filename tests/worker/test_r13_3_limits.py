@@ -191,7 +191,7 @@ def test_r13_1_a_loop_that_repeats_itself_is_reported_so_and_ends_before_its_tic
     assert ["in a row" in text for text in shown] == [False, False, True]
     asked.run.resume(ticks=1)
     assert asked.result().output == 1
-    assert "(3 times in a row)" in asked.requests[3]["messages"][-1]["content"]
+    assert "3 times in a row" in asked.requests[3]["messages"][-1]["content"]
 
 
 def test_r13_1_what_differs_from_tick_to_tick_is_no_repetition(loops: Backend) -> None:
