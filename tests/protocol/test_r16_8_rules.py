@@ -22,7 +22,7 @@ from . import naive
 from .building import DATE, call, checked
 from .laws import law
 from .strategies import SCHEMAS
-from .test_r16_trust import LABELLED, Watched, _checked, labelled, varied
+from .test_r16_trust import LABELLED, Watched, _checked, labelled, with_other_values
 
 MAIL: dict[str, Any] = {
     "type": "data",
@@ -281,18 +281,7 @@ def test_r16_6_with_rules_other_values_from_others_start_the_same_but_for_what_a
     submission = {**submission, "config": HOLDING}
     if not naive.is_deterministic({**submission, "tools": SCHEMAS}):
         return
-    other = {
-        **submission,
-        "context": [
-            {
-                key: value if key in ("type", "schema") or key.startswith("_") else varied(value)
-                for key, value in one.items()
-            }
-            if one.get("_trust")
-            else one
-            for one in submission["context"]
-        ],
-    }
+    other = with_other_values(submission)
     plan, changed = _checked(submission), _checked(other)
     rules = drawn_rules(plan, data)
     one, two = acted(plan, *rules), acted(changed, *rules)

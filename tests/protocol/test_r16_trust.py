@@ -660,6 +660,20 @@ def varied(value: Any) -> Any:
     return "".join(chr(ord(letter) ^ 1) for letter in value) if isinstance(value, str) else value
 
 
+def with_other_values(submission: Mapping[str, Any]) -> dict[str, Any]:
+    """A submission whose labelled data messages have other values of the same shape and size."""
+    context = [
+        {
+            key: value if key in ("type", "schema") or key.startswith("_") else varied(value)
+            for key, value in one.items()
+        }
+        if one.get("_trust")
+        else one
+        for one in submission["context"]
+    ]
+    return {**submission, "context": context}
+
+
 def _pick(parameters: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
     """Chooses where it writes by all that it was given."""
     return Output(parameters["paths"][len(repr((parameters, context)).replace("1", "22")) % 2], 1)
@@ -714,18 +728,7 @@ def test_r16_6_other_values_from_others_start_the_same_effects_with_the_same_tha
     submission: dict[str, Any],
 ) -> None:
     assume(naive.is_deterministic({**submission, "tools": SCHEMAS}))
-    other = {
-        **submission,
-        "context": [
-            {
-                key: value if key in ("type", "schema") or key.startswith("_") else varied(value)
-                for key, value in one.items()
-            }
-            if one.get("_trust")
-            else one
-            for one in submission["context"]
-        ],
-    }
+    other = with_other_values(submission)
     one, two = Watched(_checked(submission), {"k": 1}), Watched(_checked(other), {"k": 2})
     one.run()
     two.run()
