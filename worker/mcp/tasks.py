@@ -22,6 +22,7 @@ from ...protocol import Rejected
 from ...protocol.plan.documents import decode
 from .. import limits
 from ..actions import ACTIONS
+from ..client.async_client import AsyncRun
 from ..errors import AlreadyDecided, BadQuery, HeldAnew, NotHeld, RunOver
 from ..store.keys import ENDED_STATUSES
 from ..store.scripts import iso_date
@@ -97,30 +98,27 @@ async def updated(context: ToolContext, run: str, answers: Mapping[str, ElicitRe
     found = await context.runs.run(context.principal, run)
     asked = {_key(held): held for held in await _held(context, found.id)}
     for key, said in answers.items():
-        if (held := asked.get(key)) is None:
-            continue
-        action, *ways = _decision(held, said, context.principal.name)
-        for at, parameters in enumerate(ways, 1):
-            do = partial(ACTIONS[action].do, found.plain, call=held["call"], shown=held["shown"], **parameters)
-            try:
-                await to_thread(do)
-            except _OVERTAKEN:
-                pass
-            except Rejected:
-                if at < len(ways):
-                    continue
-                raise
-            break
+        if key in asked:
+            with suppress(*_OVERTAKEN):
+                await _decide(found, asked[key], *_decision(asked[key], said, context.principal.name))
+
+
+async def _decide(run: AsyncRun, held: Mapping[str, Any], action: str, *ways: Mapping[str, Any]) -> None:
+    """Do an action with the first of these parameters that is not refused. Raises what the last of them raises."""
+    do = partial(ACTIONS[action].do, run.plain, call=held["call"], shown=held["shown"])
+    for parameters in ways[:-1]:
+        with suppress(Rejected):
+            await to_thread(do, **parameters)
+            return
+    await to_thread(do, **ways[-1])
 
 
 async def cancelled(context: ToolContext, run: str) -> None:
     """Cancel the run, unless it has ended. Raises `RunNotFound`, `Refused` without the right to control."""
     context.principal.require("control", "tasks/cancel")
     found = await context.runs.run(context.principal, run)
-    try:
-        await to_thread(partial(ACTIONS["cancel"].do, found.plain))
-    except RunOver:
-        return
+    with suppress(RunOver):
+        await to_thread(ACTIONS["cancel"].do, found.plain)
 
 
 def _about(seen: Mapping[str, Any], status: str) -> dict[str, Any]:
