@@ -118,6 +118,9 @@ class GuardedProcess:
         with contextlib.suppress(OSError):  # gone already
             # Not only the end of the socket: a fork of ours might hold a copy.
             self._control.sendall(b"stop\n")
+            # The socket ends with the guardian: to wait for that is quicker than to look again and again.
+            self._control.settimeout(self.grace_seconds + limits.GUARDIAN_MARGIN_SECONDS)
+            self._control.recv(1)
         self._control.close()
         try:
             code = self._guardian.wait(self.grace_seconds + limits.GUARDIAN_MARGIN_SECONDS)

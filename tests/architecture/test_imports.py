@@ -231,7 +231,7 @@ def test_importing_the_core_loads_neither_hints_nor_analysis() -> None:
 WORKER_ROOMS = (
     *("limits", "errors", "backoff", "health_file", "process", "outages", "fairness", "broker", "logs"),
     *("store", "recovery", "registry", "runner", "client"),
-    *("agent", "telemetry", "local", "actions", "pytest_plugin", "ui", "mcp", "cli"),
+    *("agent", "telemetry", "local", "embedded_worker", "actions", "pytest_plugin", "ui", "mcp", "cli"),
 )
 """The worker's modules and folders: each imports only those before it, so the core none of the third line."""
 

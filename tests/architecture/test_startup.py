@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import acts_celery
@@ -18,6 +19,33 @@ SUBMISSION = {
     "tools": {"hold": {"type": "object", "properties": {"_activity": {"const": "hold"}}}},
 }
 ACTIVITIES = "from acts_celery import activity\n\n\n@activity\ndef hold() -> int:\n    return 1\n"
+
+OF_A_RUN = {
+    "click",
+    "redis",
+    "hiredis",
+    "packaging",
+    "celery",
+    "kombu",
+    "amqp",
+    "billiard",
+    "vine",
+    "dateutil",
+    "tzlocal",
+}
+OF_A_RUN |= {"pydantic", "pydantic_core", "pydantic_settings", "annotated_types", "dotenv", "typing_extensions"}
+OF_A_RUN |= {"typing_inspection", "jsonschema_rs", "msgpack", "docstring_parser"}
+OF_OTHER_LIBRARIES = {
+    "_distutils_hack",
+    "cffi",
+    "cryptography",
+    "django",
+    "greenlet",
+    "opentelemetry",
+    "xxhash",
+    "yaml",
+}
+"""What those load where it is installed: Celery, kombu and redis-py look for them."""
 
 
 def loaded_by(*arguments: str) -> set[str]:
@@ -61,6 +89,23 @@ def test_checking_loads_neither_celery_nor_redis(tmp_path: Path) -> None:
     loaded = loaded_by("check", str(tmp_path / "submission.json"), "--activities", str(tmp_path / "activities.py"))
     assert "protocol" in loaded
     assert loaded & {"redis", "kombu", "celery", "rich"} == set()
+
+
+def test_the_worker_of_a_run_starts_before_its_command_loads_libraries() -> None:
+    code = "import sys, acts_celery.worker.embedded_worker; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = packages(done.stdout)
+    assert "pydantic" in loaded, "the settings are loaded"
+    assert loaded & {"protocol", "redis", "kombu", "celery", "rich"} == set()
+
+
+def test_a_run_loads_these_libraries_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "submission.json").write_text(json.dumps(SUBMISSION))
+    (tmp_path / "activities.py").write_text(ACTIVITIES)
+    loaded = loaded_by("run", str(tmp_path / "submission.json"), "--activities", str(tmp_path / "activities.py"))
+    libraries = loaded & packages_distributions().keys()
+    assert {"click", "redis", "kombu"} <= libraries
+    assert libraries - OF_A_RUN - OF_OTHER_LIBRARIES == set()
 
 
 def test_only_what_exports_traces_and_what_looks_for_a_span_imports_open_telemetry() -> None:

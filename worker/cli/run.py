@@ -243,7 +243,7 @@ def backend(settings: Settings, worker_log: Path | None, deadline: float | None)
         settings.require_redis()
         yield settings
         return
-    from ..local import embedded_backend
+    from ..embedded_worker import embedded_backend
 
     with embedded_backend(settings, worker_log=worker_log, deadline=deadline) as effective:
         yield effective

@@ -271,7 +271,7 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
     from celery.apps.worker import install_worker_term_hard_handler
     from celery.signals import worker_ready, worker_shutting_down
 
-    from ..local import READY
+    from ..embedded_worker import READY
 
     name = celery_worker.hostname
     signals: list[str] = []
