@@ -17,7 +17,7 @@ from .calls.tools import Executor
 from .calls.trust import NOTHING as UNSAID
 from .calls.trust import ToolTrust, hosts_named, is_of_people, lead_to
 from .errors import segments
-from .messages import ERROR, Message, is_promise
+from .messages import ERROR, Message
 from .paths import MISSING
 from .plan.graph import Graph, Readers, sees
 from .references import Expression, Reference, parse
@@ -29,15 +29,14 @@ from .state.labels import (
     FieldLabels,
     Fields,
     Labels,
+    MarkedMessage,
     Marks,
-    fields_of,
-    marks_of,
-    of_fields,
-    placed,
-    places_marked,
-    whole_list,
+    held_places,
+    marked_messages,
+    part_at,
+    whole_place,
 )
-from .state.operations import Method, read_operation, touched
+from .state.operations import Method
 
 # Flow: which sources a call has read, and which had a say in whether it runs (SPEC R16.2).
 #
@@ -92,16 +91,18 @@ class Flows:
         trust: Callable[[Call], ToolTrust],
         ended: Mapping[int, Labels],
         deciding: Mapping[int, Labels],
+        choosing: Mapping[int, Labels],
         by_field: Container[int] = (),
     ) -> None:
         """Make the finder; `ended` are the labels of ended calls that have any, also of global ones that others wait
-        for, `deciding` those of what had a say in whether they ran, and `by_field` the calls that have written results
-        whose fields have labels of their own.
+        for, `deciding` those of what had a say in whether they ran, `choosing` also those of what had a say in where
+        they have written, and `by_field` the calls that have written results whose fields have labels of their own.
         """
         self._graph = graph
         self._trust = trust
         self._ended = ended
         self._deciding = deciding
+        self._choosing = choosing
         self._by_field = by_field
 
     def into(self, call: Call, seen: MarkedValues, *, has_begun: bool = False) -> Flow:
@@ -156,7 +157,7 @@ class Flows:
 
     def _of(self, call: Call, expression: Expression, seen: MarkedValues, *, has_begun: bool) -> Marks:
         """Marks of an expression: those of the first alternative that is there. Whatever could have written the
-        alternatives before it had a say in that.
+        alternatives before it had a say in that. Where none is there, only who chose among places had (SPEC R6.8).
         """
         found = UNMARKED
         for group in expression.alternatives:
@@ -166,7 +167,8 @@ class Flows:
             lacking = [place for place in group if may_lack or seen.lacks(place, is_last=is_last)]
             for place in (*lacking, *(place for place in group if place.kind == ERROR)):
                 labels = TRUSTED.union(seen.absence(place), *self._of_writers(call, place))
-                found |= Marks(labels, labels)
+                is_skipped = is_last and place.kind != ERROR
+                found |= Marks(labels, self._choice(call, place) if is_skipped else labels)
             if not lacking:
                 break
         return found
@@ -175,6 +177,11 @@ class Flows:
         """Marks of a place: of its value, and of the calls that could have changed it and did not."""
         changed = () if call.gather or place.kind == ERROR else self._by_field
         return seen.marks(place) | Marks(TRUSTED.union(*self._of_writers(call, place, changed)))
+
+    def _choice(self, call: Call, place: Reference) -> Labels:
+        """Labels of what chose that no call has written at a place."""
+        writers = self._graph.writers(call.index, place) if self._choosing else ()
+        return TRUSTED.union(*(self._choosing.get(index, TRUSTED) for index in writers))
 
     def _of_writers(self, call: Call, place: Reference, changed: Container[int] = ()) -> Iterator[Labels]:
         """Labels of the calls that a call waited for at a place, but for those that have changed it; for an error, of
@@ -422,6 +429,8 @@ class _Marked:
     """Labels of what it writes by field, as they lie at its place."""
     end: Marks = UNMARKED
     """Marks of how the call ends, if not by its answer."""
+    deciding: Labels = TRUSTED
+    """Sources of what has a say in whether the call runs, or is skipped since no call chose to write what it reads."""
     endorses: bool = False
 
 
@@ -441,11 +450,11 @@ class TrustProof:
         self._calls = {call.index: call for call in calls if not call.is_thought}
         self._trust = trust
         self._is_template = is_template
-        self._messages = list(_marked_messages(context))
+        self._messages = list(marked_messages(context))
         self._context = None if has_more else context
         self._found: dict[int, _Marked] = defaultdict(_Marked)
         if self._messages or any(call.prompt_labels or trust(call).result for call in self._calls.values()):
-            self._writers = Readers(self._calls.values(), places=lambda call: map(_whole_list, call.written))
+            self._writers = Readers(self._calls.values(), places=lambda call: map(whole_place, call.written))
             self._settle()
 
     @property
@@ -505,12 +514,13 @@ class TrustProof:
     def _update(self, call: Call) -> object:
         """Update the marks of a call; return them."""
         given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
-        left_out = TRUSTED
+        left_out = skipping = TRUSTED
         for at, expression in call.reads:
             given[parameter_at(at)] |= self._of(call, expression)
             left_out = left_out.union(*(self._absence(call, place) for place in expression.alternatives[-1]))
+            skipping = skipping.union(*(self._choice(call, place) for place in expression.alternatives[-1]))
         before = (index for place in call.after for index in self._writers_at(call, place) if index != call.index)
-        after = TRUSTED.union(*(self._found[index].flow.chosen for index in before))
+        after = TRUSTED.union(*(self._found[index].deciding for index in before))
         if call.gather and call.after:
             after |= self._everything.chosen
         scopes = partial(self._at, call, may_lack=True)
@@ -523,7 +533,7 @@ class TrustProof:
         end = written_marks(call, flow, trust.result | there.labels)
         if is_endorsed := self._is_endorsed(call, trust):
             out = Marks(flow.chosen | there.labels, flow.chosen)
-        found = self._found[call.index] = _Marked(flow, out, fields, end, is_endorsed)
+        found = self._found[call.index] = _Marked(flow, out, fields, end, flow.chosen | skipping, is_endorsed)
         return found
 
     def _of(self, call: Call, expression: Expression) -> Marks:
@@ -543,6 +553,11 @@ class TrustProof:
         ends = (self._found[index].end.labels for index in self._writers_at(call, place))
         return self._at(call, place).labels.union(*ends)
 
+    def _choice(self, call: Call, place: Reference) -> Labels:
+        """Labels of whatever may choose that no call writes at a place."""
+        writers = (self._found[index] for index in self._writers_at(call, place) if index != call.index)
+        return TRUSTED.union(*(one.deciding | one.end.chosen for one in writers))
+
     def _at(self, call: Call, place: Reference, *, may_lack: bool = False, but: int | None = None) -> Marks:
         """Marks of everything that may affect a place, but for one call; it may lack a value, or has one."""
         messages = joined(one.at(place) for one in self._messages_at(call, place))
@@ -558,21 +573,21 @@ class TrustProof:
             return found.end
         if not found.fields:
             return found.out
-        return _part(found.fields, self._calls[writer].written[0], place) | Marks(chosen=found.out.chosen)
+        return part_at(found.fields, self._calls[writer].written[0], place) | Marks(chosen=found.out.chosen)
 
     def _is_sole(self, call: Call, writer: int, place: Reference) -> bool:
         """Whether a value at a place can only be there because a call has written it."""
         if self._context is None or any(index != writer for index in self._writers_at(call, place)):
             return False
-        return not any(map(_whole_list(place).overlaps, self._held))
+        return not any(map(whole_place(place).overlaps, self._held))
 
     @cached_property
     def _held(self) -> Sequence[Reference]:
         """Places that messages of the context hold values at."""
-        return list(_held(self._context or ()))
+        return list(held_places(self._context or ()))
 
-    def _messages_at(self, call: Call, place: Reference) -> Iterator[_Message]:
-        wanted = _whole_list(place)
+    def _messages_at(self, call: Call, place: Reference) -> Iterator[MarkedMessage]:
+        wanted = whole_place(place)
         for message in self._messages:
             if self._is_seen(call, message.instance) and any(map(wanted.overlaps, message.places)):
                 yield message
@@ -581,7 +596,7 @@ class TrustProof:
         if place.kind == ERROR:
             yield from self._calls
             return
-        for index in dict.fromkeys(self._writers.at(_whole_list(place))):
+        for index in dict.fromkeys(self._writers.at(whole_place(place))):
             writer = self._calls[index]
             if self._is_template or call.gather or sees(call, writer):
                 yield index
@@ -637,50 +652,3 @@ def _between(behind: Mapping[int, int], index: int, effect: int) -> tuple[int, .
     while index in behind and (index := behind[index]) != effect:
         found.append(index)
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class _Message:
-    """A message of the context that names sources."""
-
-    position: int
-    instance: str | None
-    places: tuple[Reference, ...]
-    marks: Marks
-    fields: Fields = frozenset()
-
-    def at(self, place: Reference) -> Marks:
-        """Marks of what it says of a place that overlaps its own."""
-        return (
-            _part(self.fields, self.places[0], place) | Marks(chosen=self.marks.chosen) if self.fields else self.marks
-        )
-
-
-def _part(fields: Fields, written: Reference, place: Reference) -> Marks:
-    """Marks of what lies at a place, of a value that was written at another one."""
-    length = len(written.path)
-    return of_fields(fields, place.path[length:] if place.path[:length] == written.path else ())
-
-
-def _held(context: Sequence[Message]) -> Iterator[Reference]:
-    """Places that messages of the context hold values at."""
-    for position, message in enumerate(context):
-        operation = read_operation(message, f"message {position}") if not is_promise(message) else None
-        if operation is not None:
-            yield from (_whole_list(Reference(key[0], key[1:])) for key in touched(operation))
-
-
-def _marked_messages(context: Sequence[Message]) -> Iterator[_Message]:
-    for position, message in enumerate(context):
-        marks = marks_of(message)
-        operation = read_operation(message, f"message {position}") if marks else None
-        if operation is not None:
-            places = tuple(Reference(key[0], key[1:]) for key in places_marked(message, operation))
-            fields = placed(fields_of(message), operation)
-            yield _Message(position, message.get("_instance"), places, marks, fields)
-
-
-def _whole_list(place: Reference) -> Reference:
-    """A place, or the list that it is an element of."""
-    key = whole_list(place)
-    return Reference(key[0], key[1:])

@@ -150,6 +150,7 @@ class CallStatuses:
         self._elements: dict[int, Elements] = {}
         self._labels: dict[int, Labels] = {}
         self._deciding: dict[int, Labels] = {}
+        self._choosing: dict[int, Labels] = {}
         self._by_field: set[int] = set()
         """Calls that have written a result whose fields have labels of their own (SPEC R16.8)."""
 
@@ -204,6 +205,7 @@ class CallStatuses:
         status: Status,
         labels: Labels = TRUSTED,
         chosen: Labels = TRUSTED,
+        choosing: Labels = TRUSTED,
         *,
         by_field: bool = False,
     ) -> bool:
@@ -213,6 +215,8 @@ class CallStatuses:
             self._labels[index] = labels
         if is_news and chosen:
             self._deciding[index] = chosen
+        if is_news and choosing:
+            self._choosing[index] = choosing
         if is_news:
             (self._by_field.add if by_field else self._by_field.discard)(index)
         return is_news
@@ -325,7 +329,7 @@ class CallStatuses:
 _TAKES: Final[Mapping[type, Callable[[CallStatuses, Any], bool]]] = {
     MessageAdded: CallStatuses._receive,
     CallEnded: lambda statuses, event: statuses.end(
-        event.call, event.status, event.labels, event.chosen, by_field=event.is_by_field
+        event.call, event.status, event.labels, event.chosen, event.choosing, by_field=event.is_by_field
     ),
     ElementEnded: CallStatuses._end_element,
     CallBegun: CallStatuses._begin_once,

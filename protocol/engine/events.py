@@ -236,6 +236,12 @@ class CallEnded:
     """Sources that had a say in whether the call ran."""
 
     @property
+    def choosing(self) -> Labels:
+        """Sources that had a say in whether the call ran, or at which of its places it has written."""
+        said = self.message.get(CHOSEN) if self.message is not None else None
+        return self.chosen.union(said) if said else self.chosen
+
+    @property
     def is_by_field(self) -> bool:
         """Whether the call has written a result whose fields have labels of their own (SPEC R16.8)."""
         return self.message is not None and FIELDS in self.message

@@ -98,7 +98,8 @@ class Execution(CallStatuses):
         self._config = config
         self._gather = gather
         self._ready: dict[int, set[Expression]] = {}
-        self._flows = Flows(graph, config.trust_of, self._labels, self._deciding, self._by_field)
+        marks = self._labels, self._deciding, self._choosing
+        self._flows = Flows(graph, config.trust_of, *marks, self._by_field)
 
     @classmethod
     def of(

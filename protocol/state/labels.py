@@ -18,7 +18,7 @@ from ..errors import ExpressionError, Problem, pointer
 from ..limits import CONTROL, has_control_characters
 from ..messages import CHOSEN, FIELDS, TRUST, Message, is_promise, is_written
 from ..references import DAGGER, Reference, parse
-from .operations import Method, Operation, touched
+from .operations import Method, Operation, read_operation, touched
 
 Labels = frozenset[str]
 """Names of sources."""
@@ -384,3 +384,54 @@ def whole_list(reference: Reference) -> tuple[str, ...]:
     """The key of a place, or of the list that it is an element of: what is done to one moves the others."""
     at = next((at for at, segment in enumerate(reference.path) if isinstance(segment, int)), len(reference.path))
     return reference.key[: at + 1]
+
+
+# Messages of a context, before anything runs: the places that they mark, and those that they hold values at.
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedMessage:
+    """A message of the context that names sources."""
+
+    position: int
+    instance: str | None
+    places: tuple[Reference, ...]
+    marks: Marks
+    fields: Fields = frozenset()
+
+    def at(self, place: Reference) -> Marks:
+        """Marks of what it says of a place that overlaps its own."""
+        return (
+            part_at(self.fields, self.places[0], place) | Marks(chosen=self.marks.chosen) if self.fields else self.marks
+        )
+
+
+def part_at(fields: Fields, written: Reference, place: Reference) -> Marks:
+    """Marks of what lies at a place, of a value that was written at another one."""
+    length = len(written.path)
+    return of_fields(fields, place.path[length:] if place.path[:length] == written.path else ())
+
+
+def held_places(context: Sequence[Message]) -> Iterator[Reference]:
+    """Places that messages of the context hold values at."""
+    for position, message in enumerate(context):
+        operation = read_operation(message, f"message {position}") if not is_promise(message) else None
+        if operation is not None:
+            yield from (whole_place(Reference(key[0], key[1:])) for key in touched(operation))
+
+
+def marked_messages(context: Sequence[Message]) -> Iterator[MarkedMessage]:
+    """Messages of a context that name sources."""
+    for position, message in enumerate(context):
+        marks = marks_of(message)
+        operation = read_operation(message, f"message {position}") if marks else None
+        if operation is not None:
+            places = tuple(Reference(key[0], key[1:]) for key in places_marked(message, operation))
+            fields = placed(fields_of(message), operation)
+            yield MarkedMessage(position, message.get("_instance"), places, marks, fields)
+
+
+def whole_place(place: Reference) -> Reference:
+    """A place, or the list that it is an element of."""
+    key = whole_list(place)
+    return Reference(key[0], key[1:])

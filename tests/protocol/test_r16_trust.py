@@ -168,6 +168,13 @@ CASES: dict[str, tuple[dict[str, Any], ...]] = {
         call("give", "†state.noted", value="†state.none"),
         call("pay", "†state.paid", account="DE01", _after=["†state.noted"]),
     ),
+    "what chose that, further on": (
+        FETCH,
+        call("give", "†state.found || †state.none", value="†state.mail"),
+        call("give", "†state.read", value="†state.none"),
+        call("give", "†state.noted", value="†state.read"),
+        call("pay", "†state.paid", account="DE01", _after=["†state.noted"]),
+    ),
 }
 
 
@@ -213,6 +220,22 @@ def test_r16_4_what_nobody_else_wrote_and_content_start_a_call(name: str) -> Non
     pays = [index for index, one in enumerate(TRUSTED[name]) if one["_tool"] == "pay"]
     assert [result.outcome(index).status for index in pays] == [Status.DONE]
     assert not [finding for finding in plan.findings if finding.code.startswith("ACT6")]
+
+
+@pytest.mark.parametrize("name", [name for name in TRUSTED if "only comes after" in name])
+def test_r16_5_a_call_starts_after_one_that_is_skipped_since_others_left_out_what_it_reads(name: str) -> None:
+    plan = checked(*TRUSTED[name], tools=TOOLS, config=REFUSE)
+    result = run_plan(plan, functions={**FUNCTIONS_TRUST, "fetch": lambda parameters, context: {}})
+    assert [result.outcome(index).status for index in (1, 2)] == [Status.SKIPPED, Status.DONE]
+
+
+def test_r6_8_a_call_of_an_instance_knows_who_chose_among_the_places_of_a_global_call() -> None:
+    noted = call("give", "†state.noted", value="†state.none", _instance="①")
+    pay = call("pay", "†state.paid", account="DE01", _after=["†state.noted"], _instance="①")
+    choice = call("give", "†state.found || †state.none", value="†state.mail")
+    plan, result = refusing(FETCH, choice, noted, pay, context=[{"type": "state", "_instance": "①", "x": 1}])
+    assert is_refused(result, 3, "①")
+    assert ways(plan) == {3}
 
 
 def test_r16_5_a_finding_has_the_source_the_effect_and_the_calls_between() -> None:
@@ -640,6 +663,19 @@ def labelled(draw: st.DrawFn) -> dict[str, Any]:
     return {**submission, "context": context, "tools": LABELLED, "config": CONFIG}
 
 
+@st.composite
+def coming_after(draw: st.DrawFn) -> dict[str, Any]:
+    """An effect that only comes after calls that read what others wrote, of which one may be skipped."""
+    to = draw(st.sampled_from(["†state.b", "†state.b", "†state.b || †state.x", "†state.x || †state.b"]))
+    calls = [
+        call_of("fetch", to="†state.a"),
+        call_of("give", to=to, value=draw(st.sampled_from(["†state.a.k", "†state.a.k", "†state.a", 1]))),
+        call_of("give", to="†state.c", value=draw(st.sampled_from(["†state.b", "†state.x || †state.b"]))),
+        call_of("act", to="†data.d", value=1, _after=[draw(st.sampled_from(["†state.b", "†state.c"]))]),
+    ]
+    return submission_of(*calls, tools=LABELLED, config=CONFIG)
+
+
 def _is_named(one: dict[str, Any], text: str) -> bool:
     """Whether a text names a place that a message or a call may write."""
     if "type" in one:
@@ -714,12 +750,13 @@ def _checked(submission: dict[str, Any]) -> Plan:
 
 
 @settings(max_examples=2 * TIMES * settings().max_examples)
-@given(labelled(), st.integers(0, 2**32))
+@given(st.one_of(labelled(), coming_after()), st.integers(0, 2**32))
 def test_r16_5_where_the_check_reports_no_way_no_run_refuses_a_call(submission: dict[str, Any], seed: int) -> None:
     plan = _checked(submission)
     proven = {call for finding in plan.findings if finding.code.startswith("ACT6") for call in finding.calls}
+    fetched: dict[str, Any] = Random(seed).choice(({"k": 1}, {}))
     for random in (None, Random(seed)):
-        assert set(refused(Watched(plan, {"k": 1}, random=random).run())) <= proven
+        assert set(refused(Watched(plan, fetched, random=random).run())) <= proven
 
 
 @law
@@ -749,7 +786,14 @@ class Wide(Author):
     """Also has calls for each element, and calls that gather."""
 
     def _shape(self) -> None:
-        self._random.choice((super()._shape, self._elements, self._gather if self._instances else self._elements))()
+        gather = self._gather if self._instances else self._elements
+        self._random.choice((super()._shape, self._elements, gather, self._come_after))()
+
+    def _come_after(self) -> None:
+        """One that only comes after others, and sees none of what they write."""
+        place, known = self._place(), [*self._known.get(None, ()), *self._known.get(self._lane, ())]
+        self._add("stamp", place, value=self._value(), _after=[self._random.choice(known[-4:] or ["†state.g"])])
+        self._make(place)
 
     def _elements(self) -> None:
         parts, place = self._place(), self._place()

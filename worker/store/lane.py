@@ -441,7 +441,8 @@ class LaneView:
         self._note_given_up(self.run.state.gave_up)
         for index in self.awaited:
             if (end := self.run.state.shared.end(index)) is not None:
-                self.execution.end(index, end.status, end.labels, end.chosen, by_field=end.is_by_field)
+                marks = end.labels, end.chosen, end.choosing
+                self.execution.end(index, end.status, *marks, by_field=end.is_by_field)
                 if self._gather_waits is not None:
                     self._gather_waits.end(index)
 

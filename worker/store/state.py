@@ -92,6 +92,8 @@ class End:
     """The sources of what it has read and of its result (SPEC R16.2)."""
     chosen: Labels = TRUSTED
     """Sources that had a say in whether it ran."""
+    choosing: Labels = TRUSTED
+    """Sources that had a say in that, or in at which of its places it has written."""
     is_by_field: bool = False
     """Whether the fields of its result have labels of their own (SPEC R16.8)."""
 
@@ -272,7 +274,7 @@ class LaneState:
         reason = event.reason if entry.by is None else f"given by hand by {entry.by}"
         of_elements = call.elements.codes if call.elements is not None else set()
         code = next(iter(of_elements)) if len(of_elements) == 1 else entry.code
-        said = event.is_rescued, event.labels, event.chosen, event.is_by_field
+        said = event.is_rescued, event.labels, event.chosen, event.choosing, event.is_by_field
         call.end = End(entry.id, event.status, event.error, reason, entry.spent, code, *said)
         call.given = call.ruling = None
         call.since_ms = call.decided_ms or self.laid_out_ms
