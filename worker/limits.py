@@ -281,7 +281,7 @@ WORKER_LIKENESS: Final = 0.8
 LOCAL_POLL_SECONDS: Final = 0.1
 """The time between two looks of a worker at the queues of an embedded server; it acts on a signal between two looks."""
 
-# client/absence
+# client/explanations
 MOST_WRITERS: Final = 20
 """Writers that are named, with those of what they lack."""
 ABSENCE_MOST_INSTANCES: Final = 20

@@ -4,26 +4,30 @@ The operations of the log are applied once more, to values that know for every p
 *contributes* as long as some part of the value is its own. Otherwise it was *overwritten*, or it *removes* the value as
 the last one of its place, or it is a *conflict* and never counted (R3.4).
 
-What a call had read is found as of the moment before its result was appended.
+What a call had read is found as of the moment before its result was appended. From the same moment is known why nobody
+was asked about it, although data of others reaches it (R16.8).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from ..calls.call import places_read_by
+from ..calls.call import Call, places_read_by
 from ..calls.tools import Tool
-from ..errors import Conflict
+from ..calls.trust import ToolTrust, hosts_among
+from ..errors import Conflict, ProtocolError
 from ..messages import ERROR, Message, is_written, read_data
 from ..paths import MISSING, copied, lookup
 from ..references import Expression, Reference
 from ..state.fold import Fold
 from ..state.labels import TRUSTED, Labels, labels_at
 from ..state.operations import Operation, applied, read_operation, touched
+from ..trust import endorses, parameter_at
 
 Writer = tuple[str | None, int | None]
 """A call: its instance and its index."""
@@ -77,6 +81,8 @@ class Origin:
     reads: tuple[Read, ...] = ()
     sources: Labels = TRUSTED
     """Sources that the message names for the place (SPEC R16.2)."""
+    unasked: tuple[Waiver, ...] = ()
+    """Why nobody was asked about the call that wrote it, although others' data reached it (SPEC R16.8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +97,15 @@ class Explanation:
 
 
 def explain(
-    reference: Reference, log: Sequence[Logged], *, instance: str | None = None, tools: Mapping[str, Tool] | None = None
+    reference: Reference,
+    log: Sequence[Logged],
+    *,
+    instance: str | None = None,
+    tools: Mapping[str, Tool] | None = None,
+    waive: Callable[[Writer, Fold], tuple[Waiver, ...]] = lambda writer, fold: (),
 ) -> Explanation:
     """The origins of the value at a place, as a reader in the instance sees it; `log` is in log order. `tools` say what
-    was filled in of calls (SPEC R4.1).
+    was filled in of calls (SPEC R4.1), `waive` why nobody was asked about one, by what there was then.
     """
     visible = [logged for logged in log if logged.instance in (None, instance)]
     folded = sorted(visible, key=lambda logged: logged.instance is not None)
@@ -104,14 +115,15 @@ def explain(
     for logged in folded:
         history.append(logged)
     value, conflict = history.value()
-    reads = _reads(visible, history.writers, instance, tools or {})
+    reads = _reads(visible, history.writers, instance, tools or {}, waive)
     origins = tuple(
         Origin(
             logged,
             operation,
             effect,
-            reads.get(logged.writer, ()),
+            (begun := reads.get(logged.writer, ((), ())))[0],
             labels_at(logged.message, operation, reference),
+            begun[1],
         )
         for logged, operation, effect in history.steps()
     )
@@ -258,18 +270,23 @@ def _makers_of_all(made: Any) -> set[int]:
 
 
 def _reads(
-    log: Iterable[Logged], writers: set[Writer], instance: str | None, tools: Mapping[str, Tool]
-) -> dict[Writer, tuple[Read, ...]]:
-    """Call -> the values that it had read, as of the moment before its first message."""
+    log: Iterable[Logged],
+    writers: set[Writer],
+    instance: str | None,
+    tools: Mapping[str, Tool],
+    waive: Callable[[Writer, Fold], tuple[Waiver, ...]],
+) -> dict[Writer, tuple[tuple[Read, ...], tuple[Waiver, ...]]]:
+    """Call -> the values that it had read, and why nobody was asked, as of the moment before its first message."""
     shared = Fold()
     folds: Mapping[str | None, Fold] = {None: shared} | ({instance: Fold(shared)} if instance is not None else {})
-    found: dict[Writer, tuple[Read, ...]] = {}
+    found: dict[Writer, tuple[tuple[Read, ...], tuple[Waiver, ...]]] = {}
     for logged in log:
         fold = folds[logged.instance]
         if logged.writer in writers and logged.writer not in found and is_written(logged.message):
             call = logged.message["_call"]
             tool = tools.get(call.get("_tool", ""))
-            found[logged.writer] = tuple(_values(tool.inputs.inside.filled(call) if tool is not None else call, fold))
+            read = tuple(_values(tool.inputs.inside.filled(call) if tool is not None else call, fold))
+            found[logged.writer] = read, waive(logged.writer, fold)
         fold.append(logged.message, f"message {logged.id}")
     return found
 
@@ -287,3 +304,94 @@ def _taken(expression: Expression, fold: Fold) -> Sequence[Reference]:
     """The references of the first alternative that exists (SPEC R2.3)."""
     there = (group for group in expression.alternatives if all(map(fold.exists, group)))
     return next(there, expression.references)
+
+
+# Waivers: why nobody was asked about a call with effects, although data of others reaches it (SPEC R16.8).
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """One reason why others' data did not keep a call from starting by itself."""
+
+    why: Literal["content", "endorsed", "field", "host", "proof", "reads"]
+    parameter: str | None
+    """The parameter, or kind of a scope; None where it is about the whole call."""
+    sources: Labels
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The reason in JSON."""
+        return {"why": self.why, "parameter": self.parameter, "sources": sorted(self.sources), "text": self.text}
+
+
+def unasked(
+    call: Call,
+    fold: Fold,
+    calls: Iterable[Call],
+    trust: Callable[[Call], ToolTrust],
+    *,
+    is_of_server: bool = False,
+    is_ruled: bool = False,
+) -> tuple[Waiver, ...]:
+    """Find why nobody was asked about a call that started by itself, from what it read in the fold; nothing where no
+    data of others reached it. `calls` may have written what it read; `is_of_server` says that an MCP server has its
+    tool, which has effects unless somebody says otherwise, `is_ruled` that a rule of the run let it start.
+    """
+    if call.gather or not fold.is_marked:
+        return ()
+    own, read = trust(call), list(_places(call, fold))
+    marked = {name: _sources(fold, (place for of, place in read if of == name)) for name, _ in read}
+    if not own.effects:
+        sources, text = TRUSTED.union(*marked.values()), "it only reads: its server, or who admitted it, says so"
+        return (Waiver("reads", None, sources, text),) if is_of_server and sources else ()
+    deciding = TRUSTED.union(*(labels for name, labels in marked.items() if name not in own.free))
+    found = list(_at_hosts(call, fold, own, deciding)) if deciding else []
+    if deciding and not (found or is_ruled):
+        return ()  # it has not started by itself with these labels
+    for name, labels in marked.items():
+        if labels and name in own.proof:
+            found.append(Waiver("proof", name, labels, f"{name} comes from {_named(labels)}, and only proves"))
+        elif labels and name in own.content:
+            found.append(Waiver("content", name, labels, f"{name} comes from {_named(labels)}, and is only content"))
+    endorsing = [one for one in calls if endorses(one, trust(one))]
+    for name, place in read:
+        if not fold.marks(place):
+            found += _of_trusted_part(name, place, fold, endorsing)
+    return tuple(dict.fromkeys(found))
+
+
+def _at_hosts(call: Call, fold: Fold, trust: ToolTrust, sources: Labels) -> Iterator[Waiver]:
+    """Find the hosts to which a call goes, each with who has named it."""
+    with suppress(ProtocolError):  # what it cannot be given any more leads nowhere
+        parameters = call.resolved(fold)
+        for name, listed in sorted(trust.hosts):
+            for host in sorted(hosts_among(frozenset({(name, listed)}), parameters)):
+                who = "its tool names" if host in listed else "a message that nobody else wrote names"
+                yield Waiver("host", name, sources, f"{name} leads to {host}, a host that {who}")
+
+
+def _of_trusted_part(name: str, place: Reference, fold: Fold, endorsing: Iterable[Call]) -> Iterator[Waiver]:
+    """Find what others wrote beside a value that is trusted, or what an endorsed answer has read."""
+    for one in endorsing:
+        sources = _sources(fold, (read for _, read in _places(one, fold)))
+        if sources and any(map(place.overlaps, one.written)):
+            text = f"{name} reads {place}, the endorsed answer of call {one.index} ({one.tool}) to {_named(sources)}"
+            yield Waiver("endorsed", name, sources, text)
+    if sources := fold.beside_field(place):
+        text = f"{name} reads {place}, a field without label of what others wrote to ({_named(sources)})"
+        yield Waiver("field", name, sources, text)
+
+
+def _places(call: Call, fold: Fold) -> Iterator[tuple[str, Reference]]:
+    """Places that a call reads, each with the parameter, or the kind of the scope, that shows it."""
+    for at, expression in call.reads:
+        yield from ((parameter_at(at), place) for place in _taken(expression, fold))
+    yield from ((scope.kind, scope) for scope in call.scopes)
+
+
+def _sources(fold: Fold, places: Iterable[Reference]) -> Labels:
+    return TRUSTED.union(*(fold.marks(place).labels for place in places))
+
+
+def _named(sources: Labels) -> str:
+    return " and ".join(sorted(sources))

@@ -99,6 +99,8 @@ class Runner:
 
 RESOURCE: Final = "_resource"
 """The name of a server or another resource outside that a tool reads or changes (SPEC R6.8)."""
+SERVERS: Final = "mcp."
+"""The beginning of the names of MCP servers as resources."""
 ONCE: Final = "_once"
 """Whether a call runs at most once, or a person is asked (SPEC R4.11)."""
 BESIDE: Final = (TRUST, RESOURCE, ONCE)
@@ -145,6 +147,11 @@ class Tool:
         """The name of the outside resource that the tool reads or changes, if it names one (SPEC R6.8)."""
         name = self.declaration.get(RESOURCE)
         return name if isinstance(name, str) else None
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether an MCP server has the tool: it has effects unless somebody says that it only reads (SPEC R16.8)."""
+        return (self.resource or "").startswith(SERVERS)
 
     @cached_property
     def compiled(self) -> CompiledSchema:

@@ -103,6 +103,11 @@ class Fold:
         own = self._marked.at(reference) if self._marked is not None else UNMARKED
         return own | self._base.marks(reference) if self._base is not None else own
 
+    def beside_field(self, reference: Reference) -> Labels:
+        """Sources of the other fields of a result, where a place is in a field of it that has none (SPEC R16.8)."""
+        own = self._marked.beside_field(reference) if self._marked is not None else TRUSTED
+        return own | self._base.beside_field(reference) if self._base is not None else own
+
     def lacks(self, reference: Reference, *, is_last: bool) -> bool:
         """Whether there is no value at a place, one of the last alternative or of another."""
         return not self.exists(reference)

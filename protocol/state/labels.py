@@ -251,6 +251,17 @@ class MarkedPlaces:
             place = next_
         return found | place.own | place.deeper | of_fields(place.fields, path[len(names) :])
 
+    def beside_field(self, reference: Reference) -> Labels:
+        """Sources of the other fields of a result, where a place is in a field of it that has none."""
+        place, found, path = self._root, TRUSTED, (reference.kind, *reference.path)
+        for depth, name in enumerate(whole_list(reference), 1):
+            if (next_ := place.below.get(name)) is None:
+                break
+            place = next_
+            if not of_fields(place.fields, path[depth:]):
+                found |= of_fields(place.fields, ()).labels
+        return found
+
     def _at(self, key: Iterable[str]) -> _Place:
         place = self._own_root()
         for name in key:

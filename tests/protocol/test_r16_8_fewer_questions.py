@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -11,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Plan, Rejected, check_submission
-from acts_celery.protocol.calls.trust import OperatorTrust, ToolTrust, host_of, operator_problems
+from acts_celery.protocol.analysis.provenance import unasked
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.trust import OperatorTrust, ToolTrust, host_of, operator_problems, tool_trust_of
 from acts_celery.protocol.engine.events import Start, Status
+from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.labels import FieldLabels
 
 from .building import call, pointers, problems_of, submission, written
@@ -107,6 +111,37 @@ def test_r16_8_a_field_has_its_own_labels_and_the_whole_has_all(name: str) -> No
     effect = next(index for index, one in enumerate(calls) if one["_tool"] == "pay")
     assert is_refused(result, effect) is is_held
     assert ways(plan) == ({effect} if is_held else set())
+
+
+@pytest.mark.parametrize("name", [*HELD, *FREE])
+def test_r16_8_of_a_call_that_reads_a_field_without_a_label_it_is_known_why_nobody_was_asked(name: str) -> None:
+    plan = check_submission(submission(*(HELD | FREE)[name], tools=SHOP, config=REFUSE))
+    log = Driver(plan, {**FUNCTIONS, "fetch": _fetch, "give": lambda given, context: given["value"]}).run()
+    known = plan.calls
+    effect = next(one for one in known if one.tool == "pay")
+    fold = Fold()
+    for entry in log.log:
+        for message in entry.outcome.messages if entry.outcome.index != effect.index else ():
+            fold.append(message, "a message")
+    found = {(one.why, one.parameter) for one in unasked(effect, fold, known, partial(trust_in, plan))}
+    expected = {("field", "account")} if name in FREE and "copy" not in name else set()
+    assert found - {("content", "note")} == expected
+    assert (("content", "note") in found) is (name in FREE and "note" in effect.parameters)
+
+
+def trust_in(plan: Plan, one: Call) -> ToolTrust:
+    return tool_trust_of(plan.trust, one.tool, one.runner.name)
+
+
+def test_r16_8_a_tool_of_a_server_that_only_reads_says_so_where_data_of_others_reaches_it() -> None:
+    plan = check_submission(
+        submission(call("fetch", "†state.r"), call("give", "†state.a", value="†state.r"), tools=SHOP)
+    )
+    reading, fold = plan.calls[1], Fold()
+    fold.append(written("†state.r", "YAK", _trust=["mail"]), "a message")
+    given = partial(unasked, reading, fold, (), partial(trust_in, plan))
+    assert [(str(one.why), [*one.sources]) for one in given(is_of_server=True)] == [("reads", ["mail"])]
+    assert given(is_of_server=False) == ()
 
 
 def test_r16_8_the_most_specific_path_counts_and_what_no_path_covers_has_all() -> None:

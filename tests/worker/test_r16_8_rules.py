@@ -76,8 +76,25 @@ def test_a_rule_lets_later_calls_start_and_says_so_wherever_one_may_ask(backend:
     assert rule["text"] in command(backend, "rules", run.id).stdout
     run.reject_together({call["call"]: call["shown"] for call in run.held()}, "no")
     backend.wait(run.id)
+    assert [("rule" in call, "unasked" in call) for call in page.ask("instance")["calls"]] == [
+        *[(False, False)] * 2,
+        (True, False),
+        (False, False),
+    ]
     assert [event.kind for event in run.follow() if event.index == 2] == ["decided", "call"]
     assert any('"rule": ' in line for line in run.export())
+
+
+def test_where_it_was_declared_that_nobody_is_asked_the_page_and_a_command_say_it(backend: Backend) -> None:
+    tools = {"echo": {"_trust": {"effects": True, "proof": ["value"]}}}
+    run = submitted(backend, pay("†data.one", "a"), pay("DE01", "b"), tools=tools)
+    backend.wait(run.id)
+    told = {"why": "proof", "parameter": "value", "sources": ["mail"], "text": "value comes from mail, and only proves"}
+    page = Asking(backend, run)
+    assert [call.get("unasked") for call in page.ask("instance")["calls"]] == [[told], None]
+    assert [origin["unasked"] for origin in page.ask("place", path="state.a")["provenance"]] == [[told]]
+    assert "nobody was asked: value comes from mail" in command(backend, "explain", run.id, "†state.a").stdout
+    assert command(backend, "explain", run.id, "†state.b", "--json").json["messages"][0]["unasked"] == []
 
 
 def test_a_rule_that_is_revoked_lets_nothing_start_from_then_on(backend: Backend) -> None:

@@ -154,9 +154,8 @@ def show(run: str, instance: str | None, at: str | None, *, form: ShowOptions, v
             raise Failed("--html writes the whole run as it is now: give no other option with it", REJECTED)
         write_page(run, form.html, common)
         return
-    timings = form.timings
     with common.found(run) as found:
-        result = found.result(at=moment, waits=timings or common.json)
+        result = found.result(at=moment, waits=form.timings or common.json)
         if form.mermaid:
             from ..client.archive import draw
 
@@ -165,7 +164,7 @@ def show(run: str, instance: str | None, at: str | None, *, form: ShowOptions, v
         document = result.to_dict()
     if instance is not None:
         document = _of_instance(document, instance)
-    if timings and not common.json:
+    if form.timings and not common.json:
         print_lines(timing_lines(view.chosen(document)["calls"], view.most(_NEWEST)))
         return
     print_result(document, view, as_json=common.json)
@@ -292,10 +291,9 @@ def _print_newest(entries: Iterator[LogEntry], view: View, *, as_json: bool) -> 
 
 
 def _is_asked_for(entry: LogEntry, view: View) -> bool:
-    tool = _tool(entry)
     if view.is_failed and entry.message.get("type") != "error":
         return False
-    return view.tool in (None, tool)
+    return view.tool in (None, _tool(entry))
 
 
 def _print_entry(entry: LogEntry, view: View, *, as_json: bool) -> None:
@@ -498,6 +496,7 @@ def _origin_lines(origin: Origin) -> dict[str, Any]:
             for read in origin.reads
         ],
         "sources": sorted(origin.sources),
+        "unasked": [waiver.to_dict() for waiver in origin.unasked],
     }
 
 
@@ -516,6 +515,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"{click.style(message['id'], dim=True)}  {effect}  {_writer(message)}: {what}{_sources(message)}"
         if (rule := message.get("rule")) is not None:
             yield escaped(f"    nobody was asked: rule {rule['rule']}, given by {rule['by']}: {rule['text']}")
+        yield from (escaped(f"    nobody was asked: {one['text']}") for one in message["unasked"])
         for read in message["reads"]:
             what = "from every instance that has it" if "gathered" in read else _value(read)
             yield f"    had read {escaped(read['path'])} {what}{_sources(read)}"

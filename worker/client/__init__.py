@@ -10,7 +10,7 @@
 `call_results`  the result of each call
 `progress`      the events of a run
 `tables`        results as rows
-`absence`       why a value is missing
+`explanations`  where a value came from, or why it is missing
 `control`       pause, resume, cancel, send
 `undoing`       undoing what finished calls have done
 `people`        calls held for a person, and decisions

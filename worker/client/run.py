@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from redis import Redis
 
 from ...broker_config import Settings, is_cluster
-from ...protocol.analysis.provenance import Explanation, Logged, explain
+from ...protocol.analysis.provenance import Explanation
 from ...protocol.calls.built_in import NO_MOMENT, moment_ms
 from ...protocol.engine.events import Success
 from ...protocol.errors import Problem, Rejected
@@ -49,7 +49,7 @@ from .tables import place_of
 
 if TYPE_CHECKING:
     from ..broker.consumer import Publisher
-    from .absence import Absence
+    from .explanations import Absence
 
     OpenedRun = Callable[[], Publisher]
     """What publishes, opened when it is first needed."""
@@ -161,17 +161,18 @@ class ReadableRun(Generic[OutputT]):
         The path may lack its dagger. Raises `protocol.ExpressionError` where it is not one reference,
         `InstanceNotFound`.
         """
+        from .explanations import explanation
+
         reference = self._place(path, instance)
         with redis_errors(self._settings):
-            seen, tools = self._store.seen(instance, at), self._store.definition().tools
-        logged = [Logged(entry.id, entry.message or {}, entry.call) for entry in seen]
-        return explain(reference, logged, instance=instance, tools=tools)
+            definition, entries = self._store.definition(), self._store.past(instance, at)
+        return explanation(definition, entries, reference, instance=instance)
 
     def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:
         """Explain why there is no value: the calls that may write it, how they ended, and which place was probably
         meant. Raises as `explain`.
         """
-        from .absence import absence
+        from .explanations import absence
 
         reference = self._place(path, instance)
         with redis_errors(self._settings):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ...broker_config import McpServer, Settings
 from ...protocol.calls.declarations import read_tools
 from ...protocol.calls.meta_properties import WHO
-from ...protocol.calls.tools import RESOURCE
+from ...protocol.calls.tools import RESOURCE, SERVERS
 from ...protocol.limits import Limits, value_problems
 from ...protocol.messages import TRUST
 from ...protocol.paths import copied
@@ -80,7 +80,7 @@ def activity_of(name: str, server: McpServer, tool: Declaration, connections: Co
     return Activity(
         f"{name}.{tool.name}",
         call,
-        tool.schema(None if server.trusted else f"mcp.{name}", f"mcp.{name}"),
+        tool.schema(None if server.trusted else f"{SERVERS}{name}", f"{SERVERS}{name}"),
         scopes=(),
         takes_call=True,
         queue=server.queue,

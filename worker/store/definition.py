@@ -292,8 +292,12 @@ class StoredPlan:
 
     def has_effects(self, call: Call) -> bool:
         """Whether a call changes something outside: it says so, or that it runs at most once."""
-        trust = tool_trust_of(self.trust, call.tool, call.runner.name)
+        trust = self.trust_of(call)
         return trust.effects or trust.once
+
+    def trust_of(self, call: Call) -> ToolTrust:
+        """The trust in a call that the run was submitted with, or amended."""
+        return tool_trust_of(self.trust, call.tool, call.runner.name)
 
     @cached_property
     def is_template(self) -> bool:

@@ -29,7 +29,7 @@ from ..limits import (
 )
 from .commits import PUBLISHED_MS, DueRuns
 from .definition import StoredPlan, require_format, unpack_definition
-from .entries import Entry, LoopStep, effective_entries, id_key, loop_alarm, read_entry, read_flat
+from .entries import Entry, LoopStep, id_key, loop_alarm, read_entry, read_flat
 from .held_calls import AuditRecord
 from .keys import Condition, Keys, Kind, is_at_work
 from .run_list import (
@@ -438,11 +438,11 @@ class RunStore:
                 return found[::-1]
             page = self._lane(self.keys, _newest(instance) | {"from": page["before"]})
 
-    def seen(self, instance: str | None, at: str | None) -> list[Entry]:
-        """Read the entries whose message a reader in an instance sees, in order, as of an id or now."""
+    def past(self, instance: str | None, at: str | None) -> list[Entry]:
+        """Read the entries of the global lane and of an instance's, in order, as of an id or now."""
         entries = (entry for lane in dict.fromkeys((None, instance)) for entry in self.lane(lane))
         past = (entry for entry in entries if at is None or id_key(entry.id) <= id_key(at))
-        return effective_entries(sorted(past, key=lambda entry: id_key(entry.id)))
+        return sorted(past, key=lambda entry: id_key(entry.id))
 
     # Calls that have begun.
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ...protocol import ExpressionError
-from ...protocol.analysis.provenance import Explanation, Logged, Origin, Read, explain
+from ...protocol.analysis.provenance import Explanation, Origin, Read, Waiver
 from ...protocol.analysis.visibility import Sight, judged_kinds, sights
 from ...protocol.calls.call import Call
 from ...protocol.engine.events import FINAL, Status
@@ -18,12 +18,12 @@ from ...protocol.references import DAGGER, Reference
 from ...protocol.state.scopes import read_scope
 from .. import limits
 from ..broker.attempts import call_name
-from ..client.absence import Absence, absence
 from ..client.call_results import CallResult, cut_short
+from ..client.explanations import Absence, absence, explanation
 from ..client.results import DELETED, instance_status
 from ..errors import BadQuery, NoSuchCall
 from ..store.definition import StoredPlan
-from ..store.entries import moment_ms
+from ..store.entries import effective_entries, moment_ms
 from ..store.scripts import iso_date
 from .drawing import NOT_TAKEN
 from .opened import CallCounters, ErrorGroup, OpenedRun, shown, shown_values, within
@@ -107,13 +107,16 @@ def instance(run: OpenedRun) -> dict[str, Any]:
     }
 
 
-def _call(one: CallResult, call: Call, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+def _call(
+    one: CallResult, call: Call, parameters: Mapping[str, Any] | None, waivers: Sequence[Waiver]
+) -> dict[str, Any]:
     found = one.to_dict()
     about = {
         "parameters": shown(dict(call.parameters if parameters is None else parameters), limits.CALL_BYTES),
         "parameters_as": "written" if parameters is None else "resolved",
         "kind": call.runner.executor.value,
         **read_and_written(call),
+        **({"unasked": _waivers(waivers)} if waivers else {}),
     }
     return found | about | ({"error": shown(found["error"], limits.CALL_BYTES)} if one.error is not None else {})
 
@@ -236,14 +239,13 @@ def place(run: OpenedRun) -> dict[str, Any]:
         reference = read_scope(path if path.startswith(DAGGER) else DAGGER + path)
     except ExpressionError as error:
         raise BadQuery(f"path: {error}") from None
-    seen = run.store.seen(instance, at)
-    logged = [Logged(entry.id, entry.message or {}, entry.call) for entry in seen]
-    explained = explain(reference, logged, instance=instance, tools=run.definition.tools)
+    entries = run.store.past(instance, at)
+    explained = explanation(run.definition, entries, reference, instance=instance)
     calls = _calls(run, instance)
     sight = sights(
         reference,
         calls.values(),
-        judged_kinds(entry.message for entry in seen if entry.message is not None),
+        judged_kinds(entry.message for entry in effective_entries(entries) if entry.message is not None),
         is_template=run.definition.is_template,
     )
     reading = [call for call in calls.values() if ReadPlaces(places_read(call)).overlap(reference)]
@@ -340,7 +342,13 @@ def _origin(origin: Origin) -> dict[str, Any]:
         "by": origin.logged.message.get("_by"),
         "reads": [_read(read) for read in origin.reads],
         "sources": sorted(origin.sources),
+        "unasked": _waivers(origin.unasked),
     }
+
+
+def _waivers(found: Iterable[Waiver]) -> list[dict[str, Any]]:
+    """Why nobody was asked about a call, as far as a page lists it."""
+    return within(waiver.to_dict() for waiver in islice(found, limits.INSTANCES_MOST_LISTED))
 
 
 def _read(read: Read) -> dict[str, Any]:

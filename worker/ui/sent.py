@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...protocol.analysis.findings import arrows
+from ...protocol.analysis.provenance import Waiver
 from ...protocol.calls.call import Call
 from ...protocol.calls.declarations import delegate_context
 from ...protocol.calls.outputs import Alternative, alternative
@@ -28,6 +29,7 @@ from ...protocol.state.fold import Fold
 from ...protocol.state.scopes import all_messages, scoped, scoped_messages
 from .. import limits
 from ..broker.attempts import Seen
+from ..client.explanations import why_unasked
 from ..errors import NoLoop, NoSuchCall, NoSuchTick
 from ..store.definition import LaneRecord, StoredPlan
 from ..store.entries import Entry, follow, id_key, moment_ms
@@ -88,11 +90,13 @@ def sent(run: OpenedRun) -> dict[str, Any]:
 
 def given_to(
     run: OpenedRun, entries: Sequence[Entry], instance: str | None, calls: set[int]
-) -> dict[int, tuple[Call, Mapping[str, Any] | None]]:
-    """Some calls of a lane, each with its resolved parameters where they are known."""
+) -> dict[int, tuple[Call, Mapping[str, Any] | None, Sequence[Waiver]]]:
+    """Some calls of a lane, each with its resolved parameters where they are known, and why nobody was asked about it,
+    although others' data reached it.
+    """
     reading = _Reading(run, entries, instance, calls)
-    given = {index: found.snapshot.parameters for index, found in reading.given.items()}
-    return {index: (reading.calls[index], given.get(index)) for index in calls}
+    given, waivers = {index: one.snapshot.parameters for index, one in reading.given.items()}, reading.unasked
+    return {index: (reading.calls[index], given.get(index), waivers.get(index, ())) for index in calls}
 
 
 class _Reading:
@@ -103,6 +107,7 @@ class _Reading:
         self.given: dict[int, Given] = {}
         self.why: dict[int, str] = {}
         self.children: dict[int, str] = {}
+        self.unasked: dict[int, Sequence[Waiver]] = {}
         self.shown: dict[int, Seen] = {}
         """How far the log had been read with what a call was sent, where the log says it."""
         state = RunState(run.definition, [instance] if instance is not None else [])
@@ -111,13 +116,14 @@ class _Reading:
         for entry in entries:
             index = entry.call
             if entry.instance == instance and index in wanted and index is not None:
-                self._look(entry, index, lane.known.get(index), lane.fold)
+                self._look(entry, index, lane.known.get(index), state)
             if entry.undone is not None and entry.instance == instance:
                 self._seen -= set(entry.undone.calls)
                 for again in entry.undone.calls:
                     self.given.pop(again, None)
                     self.children.pop(again, None)
                     self.shown.pop(again, None)
+                    self.unasked.pop(again, None)
             state.apply(entry)
         self.calls: Mapping[int, Call] = lane.known
         self.definition: StoredPlan = state.definition
@@ -138,8 +144,8 @@ class _Reading:
         self._make(call.index, call, lane.fold, _AS_READ, is_exact=True)
         return self.given.get(call.index), state.definition
 
-    def _look(self, entry: Entry, index: int, call: Call | None, fold: Fold) -> None:
-        is_end, seen = entry.end is not None, entry.seen
+    def _look(self, entry: Entry, index: int, call: Call | None, state: RunState) -> None:
+        is_end, seen, fold = entry.end is not None, entry.seen, state.lane(self._instance).fold
         if entry.given is not None:
             note = _BEGUN if isinstance(entry.event, CallBegun) else _HELD
             self.given[index] = Given(entry.given, True, note, _alternatives(call, fold))
@@ -153,6 +159,8 @@ class _Reading:
         is_result = is_end or entry.message is not None
         if is_result and index not in self._seen and call is not None:
             self._seen.add(index)
+            if entry.status is not Status.SKIPPED:
+                self.unasked[index] = why_unasked(state, (self._instance, index), fold)
             if index not in self.given:
                 self._make(index, call, fold, _MADE_AGAIN)
 

@@ -166,6 +166,12 @@ function given(call) {
   return Object.keys(call.parameters).length ? fields(call.parameters) : quiet("No parameters.");
 }
 
+/** Why nobody was asked about a call that others' data reached. */
+function unasked({ rule, unasked: waivers = [] }) {
+  const reasons = [...(rule ? [`rule ${rule} of the run let it start`] : []), ...waivers.map((one) => one.text)];
+  return reasons.length ? wrap("p.reason", `Nobody was asked: ${reasons.join("; ")}.`) : null;
+}
+
 function callDetails(run, call, bar) {
   const timing = call.timing ?? {};
   const seconds = (timing.seconds ?? null) === null ? null : duration(timing.seconds);
@@ -205,7 +211,7 @@ function callDetails(run, call, bar) {
     summary,
     errorText(call.error),
     call.reason ? wrap("p.reason", call.reason) : null,
-    call.rule ? wrap("p.reason", `Nobody was asked: rule ${call.rule} of the run let it start.`) : null,
+    unasked(call),
     call.stale ? stale : null,
     times,
     wrap("h4", "Input"),

@@ -193,6 +193,7 @@ function origins(run, { provenance, more }, instance) {
     tree(origin.value, { open: false, label: origin.path }),
     origin.sources.length ? quiet(`others wrote to it: ${origin.sources.join(", ")}`) : null,
     origin.reads.length ? wrap("div", "It read ", read(origin)) : null,
+    origin.unasked.length ? quiet(`nobody was asked: ${origin.unasked.map((one) => one.text).join("; ")}`) : null,
   ];
   return [
     more ? quiet(`The last ${counted(provenance.length)}; there are ${counted(more)} more.`) : null,

@@ -1,24 +1,62 @@
-"""Why nothing is at a place of a run: which calls were to write it, what became of them, and what was meant instead."""
+"""Where a value of a run came from, and why nobody was asked about the calls that wrote it; or why there is none: which
+calls were to write it, what became of them, and what was meant instead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
+from ...protocol.analysis.provenance import Explanation, Logged, Waiver, Writer, explain, unasked
 from ...protocol.calls.call import Call
 from ...protocol.engine.events import CallStatus, Status
 from ...protocol.errors import Speller
 from ...protocol.plan.places import Places, WrittenPlaces
 from ...protocol.references import Reference
+from ...protocol.state.fold import Fold
 from .. import limits
 from ..broker.attempts import call_name
 from ..store.definition import StoredPlan
+from ..store.entries import Entry, effective_entries
 from ..store.run_store import RunStore
 from ..store.scripts import iso_date
 from ..store.state import LaneState, RunState
 from ..store.waiting import missing_in, read_waiting
+
+# Origins of a value, with what the run's definition says of the calls that wrote it.
+
+
+def explanation(
+    definition: StoredPlan, entries: Sequence[Entry], place: Reference, *, instance: str | None
+) -> Explanation:
+    """Find the origins of the value that a reader in an instance, or a global one, sees at a place, by the entries of
+    its lanes in order.
+    """
+    run = RunState(definition)
+    run.feed(entries)
+    logged = [Logged(entry.id, entry.message or {}, entry.call) for entry in effective_entries(entries)]
+    waive = partial(why_unasked, run)
+    return explain(place, logged, instance=instance, tools=definition.tools, waive=waive)
+
+
+def why_unasked(run: RunState, writer: Writer, fold: Fold) -> tuple[Waiver, ...]:
+    """Find why nobody was asked about a call, by what it read in the fold (SPEC R16.8); nothing where somebody was. A
+    rule of the run is not among that: the state of the call has it.
+    """
+    lane, index = run.lane(writer[0]), writer[1] if writer[1] is not None else -1
+    call, state = lane.known.get(index), lane.call(index)
+    if call is None or (state.held is not None and not state.rule):
+        return ()
+    tool = run.definition.tools.get(call.tool) or run.definition.returns.get(call.runner.name)
+    calls, is_of_server = {**run.shared.known, **lane.known}.values(), tool is not None and tool.is_of_server
+    trust = run.definition.trust_of
+    return unasked(call, fold, calls, trust, is_of_server=is_of_server, is_ruled=bool(state.rule))
+
+
+# Absence: why nothing is there.
 
 _OPEN: Final = (Status.WAITING.value, Status.RUNNING.value, Status.HELD.value, Status.UNKNOWN.value)
 _WENT_ELSEWHERE: Final = "it wrote to another of its places"
