@@ -120,12 +120,7 @@ CONTENT = "msgpack"
 
 
 KEEPALIVE: dict[int, int] = (
-    {
-        socket.TCP_KEEPIDLE: 10,
-        socket.TCP_KEEPINTVL: 3,
-        socket.TCP_KEEPCNT: 3,
-        socket.TCP_USER_TIMEOUT: 10_000,
-    }
+    {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 3, socket.TCP_KEEPCNT: 3, socket.TCP_USER_TIMEOUT: 10_000}
     if sys.platform == "linux"
     else {}
 )

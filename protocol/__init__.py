@@ -23,15 +23,7 @@ asked for.
 from typing import TYPE_CHECKING, Any
 
 from .calls.outputs import Message, Output
-from .errors import (
-    Conflict,
-    ExpressionError,
-    OutputError,
-    Problem,
-    ProtocolError,
-    Rejected,
-    Unresolved,
-)
+from .errors import Conflict, ExpressionError, OutputError, Problem, ProtocolError, Rejected, Unresolved
 from .facade import Plan, check, check_amendment, check_in, check_submission
 from .limits import Limits
 from .references import Expression, Reference, parse

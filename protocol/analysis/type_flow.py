@@ -25,16 +25,7 @@ from ..plan.lanes import Lane
 from ..plan.places import Promises
 from ..references import Path, Reference
 from ..schemas import Schema
-from ..schemas.algebra import (
-    EVERYTHING,
-    NOTHING,
-    Algebra,
-    Values,
-    described,
-    is_empty,
-    of_types,
-    types_of,
-)
+from ..schemas.algebra import EVERYTHING, NOTHING, Algebra, Values, described, is_empty, of_types, types_of
 from ..schemas.walk import schemas_at
 from ..state.operations import Method
 

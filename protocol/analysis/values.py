@@ -24,17 +24,7 @@ from ..plan.graph import Writers
 from ..plan.lanes import Lane
 from ..references import Expression, Path, Reference
 from ..schemas import CompiledSchema, Schema, compiled, excerpt
-from ..schemas.algebra import (
-    EVERYTHING,
-    NOTHING,
-    TYPES,
-    Algebra,
-    Values,
-    described,
-    is_empty,
-    of_types,
-    types_of,
-)
+from ..schemas.algebra import EVERYTHING, NOTHING, TYPES, Algebra, Values, described, is_empty, of_types, types_of
 from ..schemas.walk import DEFINITIONS, REFERENCES, rewritten
 from ..state.operations import Method
 from .findings import Finding, listed, on_call

@@ -20,15 +20,7 @@ from ..schemas import Schema, excerpt
 from ..state.labels import TRUSTED, Labels
 from ..state.operations import Method
 from ..state.scopes import read_scope
-from ..templates import (
-    OPENING,
-    Readable,
-    Template,
-    assumed_meaning,
-    evaluated,
-    expressions_in,
-    standing_in,
-)
+from ..templates import OPENING, Readable, Template, assumed_meaning, evaluated, expressions_in, standing_in
 from .meta_properties import ALIASES, META_PROPERTIES, RESULT, kind_found
 from .pins import Pins
 from .tools import Executor, Runner, Tool

@@ -405,13 +405,7 @@ def reach_of(own: Mapping[str, Any], known: Environment) -> TrustReach:
         found = own.get(name) or known.definitions(name)
         return found if isinstance(found, Mapping) else None
 
-    return TrustReach(
-        tuple(known.activities or ()),
-        known.activity,
-        definition,
-        tuple(delegates),
-        known.operator,
-    )
+    return TrustReach(tuple(known.activities or ()), known.activity, definition, tuple(delegates), known.operator)
 
 
 def _declared(submission: Submission) -> Declared:

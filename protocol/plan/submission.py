@@ -15,24 +15,8 @@ from ..calls.call import Call, completed
 from ..calls.declarations import read_tools
 from ..calls.tools import Tool
 from ..calls.trust import ENDORSES, endorsement_problems
-from ..errors import (
-    ExpressionError,
-    Problem,
-    Rejected,
-    Speller,
-    UnknownName,
-    pointer,
-    unparsed,
-)
-from ..limits import (
-    CONTROL,
-    SUBMISSION_LIKENESS,
-    Limits,
-    exceeded,
-    has_control_characters,
-    size_of,
-    value_problems,
-)
+from ..errors import ExpressionError, Problem, Rejected, Speller, UnknownName, pointer, unparsed
+from ..limits import CONTROL, SUBMISSION_LIKENESS, Limits, exceeded, has_control_characters, size_of, value_problems
 from ..messages import Message, inner_message
 from ..paths import strings
 from ..references import Reference

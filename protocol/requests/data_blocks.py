@@ -25,16 +25,7 @@ from typing import Any, Final, NamedTuple
 from .. import limits
 from ..errors import json_text, one_line, shortened
 from ..limits import Limits
-from ..messages import (
-    DATA_TYPES,
-    ERROR,
-    Message,
-    is_promise,
-    is_written,
-    kind_of,
-    pictures_in,
-    shown,
-)
+from ..messages import DATA_TYPES, ERROR, Message, is_promise, is_written, kind_of, pictures_in, shown
 from ..paths import MISSING, copied, lookup
 from ..references import DAGGER, Reference
 from ..state.context import Context

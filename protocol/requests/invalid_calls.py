@@ -186,11 +186,7 @@ class _TooMany(Exception):
 
 
 def slips_in(
-    request: Request,
-    context: Context,
-    calls: Mapping[int, Any],
-    output: Any,
-    begun: Iterable[Call] = (),
+    request: Request, context: Context, calls: Mapping[int, Any], output: Any, begun: Iterable[Call] = ()
 ) -> Iterator[Problem]:
     """Find texts that were meant as references, in the calls of an answer by position, and in its output.
 

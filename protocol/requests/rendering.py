@@ -26,15 +26,7 @@ from ..state.context import Context
 from ..state.labels import marks_of
 from ..state.scopes import TooLarge
 from . import texts
-from .data_blocks import (
-    Budget,
-    compact,
-    cut,
-    identity_blocks,
-    identity_of,
-    shown_error,
-    written_blocks,
-)
+from .data_blocks import Budget, compact, cut, identity_blocks, identity_of, shown_error, written_blocks
 from .receipts import Fate, ToolMessages, Turn, receipt, render_turn
 from .schema import Request, properties_of_calls
 from .tool_texts import first_schema, output_text, text_of, tool_text

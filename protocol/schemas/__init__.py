@@ -9,13 +9,4 @@
 from .validation import CompiledSchema, compiled, schema_problem
 from .walk import Schema, SchemaError, conjuncts, excerpt, referred
 
-__all__ = [
-    "CompiledSchema",
-    "Schema",
-    "SchemaError",
-    "compiled",
-    "conjuncts",
-    "excerpt",
-    "referred",
-    "schema_problem",
-]
+__all__ = ["CompiledSchema", "Schema", "SchemaError", "compiled", "conjuncts", "excerpt", "referred", "schema_problem"]

@@ -23,13 +23,7 @@ from ..errors import shortened
 from ..paths import MISSING, lookup, parts_of
 from ..references import Path
 from .costs import digits_of
-from .walk import (
-    IN_PLACE,
-    Schema,
-    Walk,
-    referred,
-    subschemas,
-)
+from .walk import IN_PLACE, Schema, Walk, referred, subschemas
 
 TYPES: Final = {name: canonicalize({"type": name}) for name in ("null", "boolean", "string", "array", "object")} | {
     "integer": canonicalize({"type": "integer"}),

@@ -25,16 +25,7 @@ from ..errors import Problem, pointer, shortened
 from ..paths import lookup, parts_of
 from ..references import Expression, Path
 from ..templates import Template
-from .costs import (
-    EXCEEDED,
-    HEAVY_WORK,
-    METER,
-    MOST_WORK,
-    MOST_WORK_AT_SUBMISSION,
-    Work,
-    reading,
-    work_of,
-)
+from .costs import EXCEEDED, HEAVY_WORK, METER, MOST_WORK, MOST_WORK_AT_SUBMISSION, Work, reading, work_of
 from .walk import (
     LISTED,
     NAMED,

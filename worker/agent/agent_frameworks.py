@@ -92,12 +92,7 @@ class Replay:
         return self._came.result()
 
     async def step(
-        self,
-        name: str,
-        arguments: Any,
-        take: Callable[[Any], Awaitable[Any]],
-        *,
-        id_: str | None = None,
+        self, name: str, arguments: Any, take: Callable[[Any], Awaitable[Any]], *, id_: str | None = None
     ) -> Any:
         """The recorded result of a step; the first step without a record never ends. `take` does it with arguments; if
         it can do so only with the model's own, `id_` is the id of the call. Raises `Instead`, `RuntimeError` for a step

@@ -23,15 +23,7 @@ from urllib.parse import unquote_to_bytes, urlsplit, urlunsplit
 from ...broker_config import ConfiguredModel
 from ...broker_config.addresses import MASK
 from ..limits import CLIENTS_CONNECT_SECONDS, CLIENTS_LONGEST_TEXT, SERVERS_FAULT
-from ..registry.models import (
-    TOO_LONG,
-    BadRequest,
-    ContextTooLong,
-    InvalidAnswer,
-    ModelError,
-    RateLimited,
-    Unreachable,
-)
+from ..registry.models import TOO_LONG, BadRequest, ContextTooLong, InvalidAnswer, ModelError, RateLimited, Unreachable
 
 PLAIN: Final = {"Accept-Encoding": "identity"}
 """Asks for an uncompressed answer, whose size is known as it comes."""

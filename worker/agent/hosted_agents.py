@@ -29,10 +29,7 @@ from ..registry.activities import Policy, RegisteredModel, make_activity, regist
 from ..registry.models import BadRequest
 from .agent_frameworks import MODEL, ArgumentsChanged, Framework, Replay, Stopped, framework_of
 
-_OWN: Final = {
-    "_scopes": {"const": ["†input", "†state.steps"]},
-    "_outputPath": {"pattern": r"^†state\.steps\.s\d+$"},
-}
+_OWN: Final = {"_scopes": {"const": ["†input", "†state.steps"]}, "_outputPath": {"pattern": r"^†state\.steps\.s\d+$"}}
 """The meta-properties of a step."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _BLOCK: Final = re.compile(r"^## Data: †(input|state\.steps\.s\d+)\b.*\n((?:(?!## ).*\n?)+)", re.MULTILINE)

@@ -49,13 +49,7 @@ from ..broker.messages import pack
 from ..limits import MOST_SHOWN
 from ..registry.models import KnownModels, picture_message
 from ..runner.checking import Checker
-from ..store.definition import (
-    LaneRecord,
-    all_places_of,
-    gather_counts,
-    pack_amended_lane,
-    pack_amendment,
-)
+from ..store.definition import LaneRecord, all_places_of, gather_counts, pack_amended_lane, pack_amendment
 from ..store.entries import LoopStep
 from ..store.loop_view import LoopView, plan_of, repeats_of
 from ..store.scripts import date_now
@@ -369,11 +363,7 @@ def _error(error: Any, answer: Answer, request: Request) -> TickError:
     """An error of an answer, for the call's instance if the context has that one."""
     instance = error.call.get("_instance") if error.call is not None else None
     return TickError(
-        error.type,
-        error.message,
-        error.pointer,
-        error.call,
-        instance if instance in request.instances else None,
+        error.type, error.message, error.pointer, error.call, instance if instance in request.instances else None
     )
 
 
@@ -395,12 +385,7 @@ def request_of(view: LoopView, checker: Checker) -> Request:
     """The request that every tick of a loop repeats, read once for a view. Raises `protocol.Rejected`."""
     if view.asks is None:
         config = view.definition.config
-        whole = {
-            "context": view.context,
-            **view.request,
-            "delegates": view.definition.delegates,
-            "config": config,
-        }
+        whole = {"context": view.context, **view.request, "delegates": view.definition.delegates, "config": config}
         approved, operator = config.get("approve", ()), view.definition.submitted_with
         allow = view.definition.allow
         request = checker.request(whole, allow=allow, approved=approved, operator=operator, wire=view.wire)

@@ -51,16 +51,7 @@ from ..limits import (
 )
 from ..outages import Batcher, Outage
 from ..process import count_refusal, metrics
-from .messages import (
-    MESSAGE_FORMAT,
-    RETURNED,
-    SENT,
-    TASKS,
-    TaskMessage,
-    lane_task,
-    pack,
-    unpack,
-)
+from .messages import MESSAGE_FORMAT, RETURNED, SENT, TASKS, TaskMessage, lane_task, pack, unpack
 from .queue_order import PriorityQueues, band_of, consume_priorities
 from .remote_control import COMMAND, refuse_command, restrict
 from .transport import (

@@ -19,15 +19,7 @@ import click
 
 from .. import limits
 from ..errors import ActivitiesError, BadBody, NotPossibleNow, WorkerError
-from .output import (
-    OutputFailed,
-    escaped,
-    nothing_on_stdout,
-    print_either,
-    print_json,
-    tell,
-    write_error,
-)
+from .output import OutputFailed, escaped, nothing_on_stdout, print_either, print_json, tell, write_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from ..actions import ACTIONS
-from .options import (
-    REJECTED,
-    RUN,
-    Common,
-    Failed,
-    command,
-    load_registry,
-    option,
-    option_group,
-)
+from .options import REJECTED, RUN, Common, Failed, command, load_registry, option, option_group
 from .output import (
     SHORT,
     confirmed,
@@ -166,9 +157,7 @@ class ApprovedChanges:
         "--scopes", metavar="JSON", help='Show it less: a list of kinds and references, such as ["†state.user"].'
     )
     rule: str | None = option(
-        "--rule",
-        metavar="JSON",
-        help='Later calls like it start, too: {"iban": "words", "amount": {"at_most": 50}}.',
+        "--rule", metavar="JSON", help='Later calls like it start, too: {"iban": "words", "amount": {"at_most": 50}}.'
     )
     calls: str | None = option(
         "--calls", metavar="FILE", help='Put the calls of FILE in its place: {"calls": […]}, as acts amend.'

@@ -249,12 +249,7 @@ def backend(settings: Settings, worker_log: Path | None, deadline: float | None)
         yield effective
 
 
-def _see_through(
-    submitted: Run,
-    findings: dict[str, Any],
-    options: _WaitOptions,
-    answer: Answer,
-) -> int:
+def _see_through(submitted: Run, findings: dict[str, Any], options: _WaitOptions, answer: Answer) -> int:
     """Wait for the end of a run and print its result; returns the exit code."""
     from ..errors import InfrastructureError
     from .progress import wait

@@ -32,14 +32,7 @@ from ..backoff import batches
 from ..broker.attempts import CallId, lane_token
 from ..broker.messages import pack
 from ..errors import BeingAmended, RunNotFound, RunOver
-from ..store.definition import (
-    LaneRecord,
-    StoredPlan,
-    all_places_of,
-    gather_counts,
-    pack_amended_lane,
-    pack_amendment,
-)
+from ..store.definition import LaneRecord, StoredPlan, all_places_of, gather_counts, pack_amended_lane, pack_amendment
 from ..store.entries import effective_entries
 from ..store.held_calls import AuditRecord, audit_record
 from ..store.keys import ENDED_STATUSES

@@ -60,9 +60,7 @@ def awaited(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Twin
     return twin
 
 
-def iterated(
-    method: Callable[Concatenate[S, P], Iterator[T]],
-) -> Callable[Concatenate[Twin[S], P], AsyncIterator[T]]:
+def iterated(method: Callable[Concatenate[S, P], Iterator[T]]) -> Callable[Concatenate[Twin[S], P], AsyncIterator[T]]:
     """Make an asynchronous generator of a method that gives an iterator."""
 
     @wraps(method)
@@ -159,17 +157,11 @@ class AsyncClient(Twin[Client]):
 
     @overload
     async def submit(
-        self,
-        context: Submitted = (),
-        solution: Mapping[str, Any] | None = None,
-        **options: Unpack[SubmissionOptions],
+        self, context: Submitted = (), solution: Mapping[str, Any] | None = None, **options: Unpack[SubmissionOptions]
     ) -> AsyncRun: ...
 
     async def submit(
-        self,
-        context: Submitted = (),
-        solution: Mapping[str, Any] | None = None,
-        **options: Unpack[SubmissionOptions],
+        self, context: Submitted = (), solution: Mapping[str, Any] | None = None, **options: Unpack[SubmissionOptions]
     ) -> AsyncRun:
         """Submit like `Client.submit`."""
         return self.run_of(await to_thread(partial(self._plain.submit, context, solution, **options)))

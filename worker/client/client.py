@@ -103,17 +103,11 @@ class Client:
 
     @overload
     def submit(
-        self,
-        context: Submitted = (),
-        solution: Mapping[str, Any] | None = None,
-        **options: Unpack[SubmissionOptions],
+        self, context: Submitted = (), solution: Mapping[str, Any] | None = None, **options: Unpack[SubmissionOptions]
     ) -> Run: ...
 
     def submit(
-        self,
-        context: Submitted = (),
-        solution: Mapping[str, Any] | None = None,
-        **options: Unpack[SubmissionOptions],
+        self, context: Submitted = (), solution: Mapping[str, Any] | None = None, **options: Unpack[SubmissionOptions]
     ) -> Run:
         """Submit a draft, a whole document (a mapping, as in a file), or a context and a solution: `submit(draft)`,
         `submit(document)`, `submit(context, solution)`. A context alone runs its plan messages, or with a `schema` it

@@ -19,16 +19,7 @@ from ...protocol.plan.support import unsafe_names
 from ...protocol.state.labels import marks_of
 from ..broker.attempts import lane_token
 from ..broker.messages import pack
-from ..errors import (
-    BeingAmended,
-    NoLoop,
-    NoSuchTick,
-    OverLimit,
-    PlanChanged,
-    PlanWaits,
-    RunNotFound,
-    RunOver,
-)
+from ..errors import BeingAmended, NoLoop, NoSuchTick, OverLimit, PlanChanged, PlanWaits, RunNotFound, RunOver
 from ..limits import limits_of
 from ..store.connections import read_tokens, redis_errors
 from ..store.definition import StoredPlan

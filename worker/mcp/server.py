@@ -49,17 +49,7 @@ from ..ui.server import WebServer
 from .code_tools import CodeTool, code_tools
 from .documents import NO_MESSAGE, Documents
 from .reading import DOING, READING, Submit
-from .tasks import (
-    EXTENSION,
-    TaskAnswers,
-    TaskParams,
-    can_ask,
-    cancelled,
-    created,
-    got,
-    knows_tasks,
-    updated,
-)
+from .tasks import EXTENSION, TaskAnswers, TaskParams, can_ask, cancelled, created, got, knows_tasks, updated
 from .tools import Principal, Runs, ServerTool, ToolContext, answer, failure
 
 TOOLS: Final[Mapping[str, type[ServerTool]]] = {**READING, **DOING}
@@ -264,11 +254,7 @@ SITE: Final = Site(
 
 
 async def serve_http(
-    listening: socket.socket,
-    host: str,
-    settings: Settings,
-    tokens: Sequence[AccessToken],
-    on_ready: Callable[[], None],
+    listening: socket.socket, host: str, settings: Settings, tokens: Sequence[AccessToken], on_ready: Callable[[], None]
 ) -> None:
     """Serve until SIGINT or SIGTERM. A run belongs to the name of the token that it was submitted with, where a setting
     has that.

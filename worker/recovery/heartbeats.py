@@ -35,16 +35,7 @@ from ...broker_config import (
 )
 from ...protocol import Limits
 from ..broker.attempts import REPORTER, Attempt, Result, current_attempt, owner_token
-from ..broker.messages import (
-    AttemptRef,
-    Completion,
-    Probe,
-    Progressed,
-    Report,
-    Unanswered,
-    attempt_in,
-    unpack,
-)
+from ..broker.messages import AttemptRef, Completion, Probe, Progressed, Report, Unanswered, attempt_in, unpack
 from ..broker.transport import BackendConnection, ReportQueue, retry_while_unavailable
 from ..errors import InfrastructureError, MalformedMessage
 from ..fairness import Quarantine, alone_from

@@ -33,14 +33,7 @@ from ..store.keys import ENDED_STATUSES
 from ..store.living import SessionTable
 from ..store.run_list import PictureKeeper
 from .mcp_connections import Connection, OpenAttempts
-from .mcp_tools import (
-    Declaration,
-    McpRefused,
-    McpToolChanged,
-    McpToolFailed,
-    McpUnavailable,
-    NotAsked,
-)
+from .mcp_tools import Declaration, McpRefused, McpToolChanged, McpToolFailed, McpUnavailable, NotAsked
 
 logger = logging.getLogger(__name__)
 

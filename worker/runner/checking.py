@@ -113,10 +113,7 @@ class Checker:
         return replace(request, is_native=True) if wire == TOOLS and can_be_carried(request) else request
 
     def _known(
-        self,
-        allow: Iterable[str] | None = None,
-        approved: Iterable[str] = (),
-        operator: OperatorTrust | None = None,
+        self, allow: Iterable[str] | None = None, approved: Iterable[str] = (), operator: OperatorTrust | None = None
     ) -> Environment:
         own = self._environment
         said = own.operator | operator if operator is not None else own.operator

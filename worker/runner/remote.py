@@ -62,16 +62,7 @@ from ..registry.request_definitions import with_approval
 from ..store.definition import BUDGET, StoredPlan, digest_of_plan
 from ..store.held_calls import Actor, AuditRecord
 from ..store.keys import ENDED_STATUSES
-from ..store.run_list import (
-    ANSWER_SCHEMA,
-    DELEGATE,
-    TRACE,
-    Parent,
-    RunList,
-    child_id,
-    filled,
-    note_child,
-)
+from ..store.run_list import ANSWER_SCHEMA, DELEGATE, TRACE, Parent, RunList, child_id, filled, note_child
 from ..store.run_store import RunStore
 from ..store.run_writer import RunWriter
 from ..store.scripts import server_ms
@@ -131,12 +122,7 @@ class Remote:
         return self._settings.queue_background if call.is_fire_and_forget else self._settings.queue_delegates
 
     def message(
-        self,
-        start: Start,
-        attempt: Attempt,
-        execution: Execution,
-        definition: StoredPlan,
-        files: Mapping[str, bytes],
+        self, start: Start, attempt: Attempt, execution: Execution, definition: StoredPlan, files: Mapping[str, bytes]
     ) -> TaskMessage:
         """The task that runs the call; with the files that its context shows, of these. Raises `Conflict` where
         a scope cannot be read, `FileGone`.

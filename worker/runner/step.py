@@ -20,14 +20,7 @@ from ...protocol.schemas.costs import STEP_WORK, Meter
 from ..broker.attempts import Seen
 from ..broker.messages import Delivery, TaskMessage
 from ..fairness import FairScheduling, FairSemaphore, Quarantine, Turn
-from ..limits import (
-    BYTES_A_STEP,
-    CLOCKS_DIFFER_SECONDS,
-    HEAVY_AT_ONCE,
-    OUTCOMES_A_STEP,
-    RUNS_KEPT,
-    RUNS_KEPT_BYTES,
-)
+from ..limits import BYTES_A_STEP, CLOCKS_DIFFER_SECONDS, HEAVY_AT_ONCE, OUTCOMES_A_STEP, RUNS_KEPT, RUNS_KEPT_BYTES
 from ..process import metrics
 from ..recovery.heartbeats import Presence
 from ..registry.activities import Activity, Registry

@@ -232,11 +232,7 @@ def _written(value: Any) -> Any:
 
 
 def _pack_snapshot(tool: str, snapshot: Snapshot) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "tool": tool,
-        "parameters": dict(snapshot.parameters),
-        "scopes": dict(snapshot.scopes),
-    }
+    fields: dict[str, Any] = {"tool": tool, "parameters": dict(snapshot.parameters), "scopes": dict(snapshot.scopes)}
     if snapshot.messages:
         fields["messages"] = [dict(message) for message in snapshot.messages]
     return fields

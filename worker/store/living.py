@@ -305,14 +305,7 @@ class SessionTable:
 
         `ended` is the number of its own that is over, and `why`; with `gives_up` it takes no other one.
         """
-        request = {
-            "server": server,
-            "process": process,
-            "dead": dead,
-            "ended": ended,
-            "why": why,
-            "gives_up": gives_up,
-        }
+        request = {"server": server, "process": process, "dead": dead, "ended": ended, "why": why, "gives_up": gives_up}
         answer = await self._session(Keys(self._prefix, run), request)
         return Claim(answer["process"], answer["number"], answer["why"], answer["is_new"])
 

@@ -435,10 +435,7 @@ def _ends(view: LoopView, tick: Tick) -> list[Any]:
     """The ends of the calls of the tick, and the errors of its answer."""
     ended = sorted(view.ended.items(), key=lambda pair: (pair[0][1], pair[0][0] or ""))
     wrong = [[error.type, error.message, error.pointer, error.instance] for error in tick.invalid]
-    return [
-        wrong,
-        [[instance, end.status.value, *_said(end, hides=view.hides)] for (instance, _), end in ended],
-    ]
+    return [wrong, [[instance, end.status.value, *_said(end, hides=view.hides)] for (instance, _), end in ended]]
 
 
 def _said(end: Ended, *, hides: bool) -> list[Any]:

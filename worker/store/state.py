@@ -364,13 +364,7 @@ def _together(before: Mapping[str, Any] | None, cost: Mapping[str, Any]) -> Mapp
 class RunState:
     """A run as far as its log was read, now or as of a past id `at`."""
 
-    def __init__(
-        self,
-        definition: StoredPlan,
-        instances: Iterable[str] = (),
-        *,
-        at: str | None = None,
-    ) -> None:
+    def __init__(self, definition: StoredPlan, instances: Iterable[str] = (), *, at: str | None = None) -> None:
         self.definition = definition
         self.shared = LaneState(None, Fold())
         """The global lane."""

@@ -372,14 +372,7 @@ class Guard:
     """Lets requests through to an application, or answers them."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        access: Access,
-        site: Site,
-        host: str,
-        url: str | None = None,
-        most_requests: int = 100,
+        self, app: ASGIApp, *, access: Access, site: Site, host: str, url: str | None = None, most_requests: int = 100
     ) -> None:
         """`most_requests` can be answered at a time; each token's name has its share of them."""
         self._app = app

@@ -27,18 +27,7 @@ from ..client.run import ReadableRun
 from ..store.connections import connect, connect_async_client
 from ..store.log import wait_for_entry
 from . import Page
-from .access import (
-    Access,
-    Reader,
-    Refused,
-    Shares,
-    Site,
-    Visitor,
-    document,
-    encoded,
-    problem_details,
-    refusal,
-)
+from .access import Access, Reader, Refused, Shares, Site, Visitor, document, encoded, problem_details, refusal
 from .opened import Query
 
 # Following runs: one reader of the log for everybody who looks at one run.
