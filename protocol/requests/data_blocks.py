@@ -89,15 +89,20 @@ class UntrustedPlaces:
         if marks_of(message) or not self._has_any:
             return bool(marks_of(message))
         operation = _operation_of(message)
-        untrusted = self.at(operation.place, message.get("_instance"))
+        untrusted = self.within(operation, message.get("_instance"))
         return any(_part(operation.value, path) is not MISSING for path in untrusted)
 
     def below(self, kind: str, instance: str | None) -> UntrustedPaths:
         """Untrusted places of a kind, by path, for a reader in an instance, or a global one."""
         return self._context.fold(instance).untrusted_below(kind)
 
-    def at(self, place: Reference, instance: str | None) -> UntrustedPaths:
-        """Untrusted places in a value that was written at a place, by path from that place."""
+    def within(self, operation: Operation, instance: str | None) -> UntrustedPaths:
+        """Untrusted places in the value of an operation, by path from the value. One that is pushed is an element of
+        what is at the place.
+        """
+        place = operation.place
+        if operation.method is Method.PUSH:
+            place = Reference(place.kind, (*place.path, 0))
         own = whole_list(place)[1:]
         found: dict[tuple[str, ...], UntrustedPart] = {}
         for path, part in self.below(place.kind, instance).items():
@@ -111,10 +116,16 @@ class UntrustedPlaces:
 
 
 def without(
-    value: Any, place: Reference, untrusted: UntrustedPaths, is_named: Callable[[Reference], bool] = lambda _: True
+    value: Any,
+    place: Reference,
+    untrusted: UntrustedPaths,
+    is_named: Callable[[Reference], bool] = lambda _: True,
+    *,
+    is_joined: bool = False,
 ) -> tuple[Any, list[str]]:
     """The part of a value that may be shown, or `MISSING` if nothing may, and a line for each part that is left out, or
-    one line for all parts whose names are hidden too. `untrusted` has paths from the value's place on.
+    one line for all parts whose names are hidden too. `untrusted` has paths from the value on; where it `is_joined` to
+    the elements at the place, its fields have other paths there, so they are counted and not named.
     """
     lines: list[str] = []
     unnamed: list[tuple[int, Labels]] = []
@@ -129,7 +140,7 @@ def without(
             lines.append(not_shown(part, at, sorted(found.all)))
             value = _removed(value, path)
         else:
-            hidden = list(_hidden_fields(part, found))
+            hidden = [one._replace(is_named=one.is_named and not is_joined) for one in _hidden_fields(part, found)]
             lines += _lines_of_fields(hidden, part, at)
             for one in hidden:
                 value = _removed(value, (*path, *one.path))
@@ -345,8 +356,10 @@ class Budget:
 
     def written(self, operation: Operation, instance: str | None) -> tuple[Any, list[str]]:
         """The part of a written value that may be shown, and a line for each part that is left out."""
-        untrusted = self.hidden.at(operation.place, instance) if self.hidden is not None else {}
-        return self.without(operation.value, operation.place, untrusted)
+        if self.hidden is None:
+            return operation.value, []
+        untrusted, is_joined = self.hidden.within(operation, instance), operation.method in (Method.PUSH, Method.CONCAT)
+        return without(operation.value, operation.place, untrusted, self.hidden.is_named, is_joined=is_joined)
 
     def lines(self, value: Any, place: Reference) -> list[str]:
         """The line of the value at a place; by schema a line for each part that says how large it is, and no value.

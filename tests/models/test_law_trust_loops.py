@@ -20,6 +20,7 @@ from tests.few import few
 
 WORDS = ["YAK", "EMU", "GNU", "ELK"]
 """What others write is made of these, names of fields included; nothing else in a run holds them."""
+JOINING = ("set", "push", "concat")
 _PLACE = re.compile(r"(?:Not shown: |## Data: )(†[^\s,]+)")
 written: dict[str, Any] = {}
 started: list[tuple[Any, ...]] = []
@@ -30,6 +31,12 @@ _runs = count()
 def read_mail(n: int) -> dict[str, Any]:
     """Reads what others wrote."""
     return {"text": f"{written['word']} {n}", "list": [written["word"]], written["word"]: 1}
+
+
+@activity(untrusted={"*.text": ["shop"], "*": []})
+def read_shelf() -> list[dict[str, Any]]:
+    """Reads texts of others, with numbers that are nobody's."""
+    return [{"id": number, "text": [written["word"]]} for number in (1, 2)]
 
 
 @activity
@@ -64,7 +71,15 @@ def close_account() -> str:
     return "closed"
 
 
-TOOLS: list[Callable[..., Any]] = [read_mail, think_of, refuse_value, take_number, pay_account, close_account]
+TOOLS: list[Callable[..., Any]] = [
+    read_mail,
+    read_shelf,
+    think_of,
+    refuse_value,
+    take_number,
+    pay_account,
+    close_account,
+]
 SEEDS = few(range(1000), 8)
 
 
@@ -78,11 +93,16 @@ def model_of(seed: int, send: Callable[[int], None]) -> Callable[..., dict[str, 
         send(next(numbers))
         shown = "\n".join(str(message.get("content")) for message in messages)
         dice, places = Random(f"{seed} {shown}"), sorted(set(_PLACE.findall(shown)))
-        places += [f"{place}.{end}" for place in places for end in ("text", "list.0", "lis", "nothing")]
+        places += [
+            f"{place}.{end}" for place in places for end in ("text", "list.0", "lis", "nothing", "0.id", "0.0.id")
+        ]
         found = at_random(messages, schema, config)
         if places and found.get("calls"):  # one that fails by what others wrote, and says so
             tool, place = dice.choice(["refuse_value", "take_number"]), dice.choice(places)
             found["calls"].append({"_tool": tool, "value": place, "_outputPath": f"†state.x{len(shown) % 5}"})
+        if found.get("calls"):  # fields with and without a label, however they are joined
+            how = {"_outputPath": f"†state.shelf{dice.randrange(2)}", "_outputMethod": dice.choice(JOINING)}
+            found["calls"].append({"_tool": "read_shelf", **how})
         for call in found.get("calls", ()):
             for key in [key for key in call if not key.startswith("_")] if places else ():
                 if dice.random() < 0.6 and key != "n" and call["_tool"] != "take_number":

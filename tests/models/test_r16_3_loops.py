@@ -78,6 +78,41 @@ def test_r16_3_a_model_is_told_where_a_mail_lies_and_pays_nothing_by_it() -> Non
     assert not any(text in told for text in MAIL.values())
 
 
+def test_r16_8_a_model_with_effects_is_shown_the_fields_without_a_label_and_pays_by_them() -> None:
+    read = {"_tool": "found_bills", "_outputPath": "†state.bills"}
+    again = {"_tool": "found_bills", "_outputPath": "†state.later", "_outputMethod": "push"}
+    pays = send("†state.bills.0.iban", amount="†state.bills.0.sum"), send("†state.later.0.1.iban")
+    failing = {"_tool": "refuse_bill", "bill": "†state.bills.0.iban", "_outputPath": "†state.refused"}
+    ticks = calls(read), calls(again), calls(pays[0]), calls(pays[1], failing), calls(send("DE66")), calls(output="ok")
+    fields = {"*.note": "mail", "*": []}
+
+    @activity(untrusted=fields)
+    def found_bills() -> list[dict[str, Any]]:
+        """Bills in the register, with the notes that others wrote to them."""
+        return [{"iban": f"DE0{number}", "sum": 5, "note": f"{MAIL['text']} {number}"} for number in (1, 2)]
+
+    @activity
+    def refuse_bill(bill: str) -> None:
+        """Refuse a bill."""
+        raise ValueError(f"no bill {bill}")
+
+    tools: list[Callable[..., Any]] = [*TOOLS, found_bills, refuse_bill]
+    with local(tools) as client:
+        paid.clear()
+        fake = client.model(answers(*ticks))
+        run = client.submit(context=["Pay what is due."], schema={"type": "string"}, tools=tools, config={"ticks": 9})
+        result = run.wait(timeout_seconds=60)
+    prompts = ["\n".join(str(message["content"]) for message in request.messages) for request in fake.requests]
+    assert (result.output, paid) == ("ok", ["DE01", "DE02", "DE66"])
+    shown_ids = '[{"iban":"DE01","sum":5},{"iban":"DE02","sum":5}]'
+    assert f"†state.bills\n{shown_ids}" in prompts[1]
+    assert f"†state.later (push)\n{shown_ids}" in prompts[2]
+    assert "no bill DE01" in prompts[4], "an error that quotes such a field is told, too"
+    assert "Not shown: †state.bills.0.note and 1 more that differ by an index" in prompts[1]
+    assert "Not shown: 2 fields of †state.later" in prompts[2], "where the element lies is not told by what was pushed"
+    assert not any(MAIL["text"] in prompt for prompt in prompts)
+
+
 def test_r16_3_literals_of_a_model_that_was_shown_nothing_of_it_are_trusted() -> None:
     with local(TOOLS) as client:
         for ticks in ([calls(READ, send("DE01"))], [calls(READ), calls(send("DE01"))]):
