@@ -33,6 +33,9 @@ def test_a_run_is_read_followed_and_ordered(backend: Backend, site: Site, name: 
     run = backend.client.submit([], {"calls": calls}).id
     assert site.get(f"/api/runs/{run}", READER).json()["status"] == "running"
     assert run in {one["run"] for one in site.get("/api/runs", READER).json()["runs"]}
+    for what in ("held", "questions", "rules"):
+        assert site.get(f"/api/runs/{run}/{what}", READER).json() == []
+        assert error_of(site.get(f"/api/runs/none/{what}", READER)) == (404, "RunNotFound")
     listener = Listener(site, run)
     assert site.post(f"/api/runs/{run}/pause", token=CONTROLLER).json() == {"run": run, "status": "paused"}
     assert site.post(f"/api/runs/{run}/resume", token=CONTROLLER).json() == {"run": run, "status": "running"}

@@ -161,7 +161,8 @@ def made(api: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     sys.path.insert(0, str(folder))
     try:
         names = ("submit", "get_run", "get_result", "list_runs", "list_held", "approve", "cancel", "follow")
-        functions = {name: importlib.import_module(f"acts_http.api.runs.{name}") for name in names}
+        ruling = ("list_questions", "approve_together", "list_rules", "revoke")
+        functions = {name: importlib.import_module(f"acts_http.api.runs.{name}") for name in (*names, *ruling)}
         client = importlib.import_module("acts_http").AuthenticatedClient(base_url=api.url, token=SAM)
         yield SimpleNamespace(**functions, client=client, models=importlib.import_module("acts_http.models"))
         client.get_httpx_client().close()
@@ -196,6 +197,33 @@ def test_a_client_made_from_the_document_submits_waits_decides_streams_and_cance
     refused = made.get_run.sync("none", client=client)
     assert (refused.status, refused.code) == (404, "run_not_found")
     backend.meeting.open_gate(name)
+
+
+def test_a_client_made_from_the_document_answers_a_question_and_gives_and_revokes_a_rule(
+    backend: Backend, made: Any, name: str
+) -> None:
+    client, models = made.client, made.models
+    mail = {"type": "data", "data": {"to": "DE02"}, "_trust": ["mail"]}
+    paying = [{"_tool": "echo", "value": "†data.to", "_outputPath": f"†state.{place}"} for place in "abc"]
+    document = {"context": [mail], "solution": {"calls": paying}, "tools": {"echo": {"_trust": {"effects": True}}}}
+    made.submit.sync(client=client, body=models.Submission.from_dict(document), idempotency_key=name)
+    run = backend.client.run(name)
+    next(found for _ in run.follow(timeout_seconds=60) if len(found := run.held()) == 3)
+    first = made.list_held.sync(name, client=client)[0]
+    ruling = models.Approve.from_dict({"call": first.call, "shown": first.shown, "rule": {"value": "shown"}})
+    assert made.approve.sync(name, client=client, body=ruling).run == name
+    (rule,) = made.list_rules.sync(name, client=client)
+    assert (rule.call, rule.by, rule.revoked, rule.calls) == (first.call, "sam", None, [])
+    assert made.revoke.sync(name, client=client, body=models.Revoke(rule=rule.rule)).run == name
+    assert made.list_rules.sync(name, client=client)[0].revoked_by == "sam"
+    (question,) = made.list_questions.sync(name, client=client)
+    assert question.same.to_dict()["/parameters"] == {"value": "DE02"}
+    assert {row.call: row.shown for row in question.rows} == question.calls.to_dict()
+    answer = models.ApproveTogether.from_dict({"calls": question.calls.to_dict()})
+    done = made.approve_together.sync(name, client=client, body=answer)
+    assert (set(done.decisions.to_dict()), done.left.to_dict()) == (set(question.calls.to_dict()), {})
+    assert made.get_result.sync(name, client=client, timeout=60).status == "completed"
+    assert made.list_questions.sync(name, client=client) == []
 
 
 def test_the_document_has_an_address_for_each_action_and_every_refusal_is_a_problem(api: Site) -> None:

@@ -1,6 +1,7 @@
 """The pages of runs: a web server that reads the log and steers runs (extra ui).
 
-`api`          the HTTP API: what it takes and answers, as OpenAPI, and the server of it all
+`api`          the HTTP API, and the server of it all
+`api_models`   what it takes and answers, as OpenAPI says it
 `application`  the pages, and streams that follow a run
 `server`       the server, from its socket to its end
 `file`         a run as one HTML file

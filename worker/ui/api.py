@@ -1,7 +1,7 @@
 """The HTTP API: its addresses, what they take and answer, the document that says so (OpenAPI), and the server.
 
-FastAPI routes the requests, reads their queries and headers, and writes the document. Bodies are read by the handlers,
-within the server's bounds, so what they hold is declared here beside the routes.
+FastAPI routes the requests, reads their queries and headers, and writes the document (`api_models`). Bodies are read by
+the handlers, within the server's bounds, so what they hold is declared with the routes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field
 from redis import Redis
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
@@ -31,7 +30,6 @@ from ...broker_config import Settings
 from ...broker_config.tokens import AccessToken
 from ...protocol import Rejected
 from ...protocol.calls.declarations import with_input
-from ...protocol.limits import MOST_URGENT
 from ...protocol.plan.documents import decode
 from .. import limits
 from ..actions import ACTIONS, Action
@@ -39,7 +37,6 @@ from ..client.async_client import AsyncClient, AsyncRun
 from ..client.client import Client
 from ..client.deployments import RunIndex
 from ..client.dispatcher import IdTaken
-from ..client.results import RunStatus
 from ..client.run import ReadableRun
 from ..client.submitting import label_of
 from ..errors import BadBody, BadQuery, RunNotFound
@@ -57,222 +54,32 @@ from .access import (
     refusal,
     serve_documents,
 )
+from .api_models import (
+    SUBMISSION,
+    WORKFLOW_INPUT,
+    ActionDone,
+    CallToDecide,
+    DecidedTogether,
+    GivenRule,
+    ListOfRuns,
+    ListOfWorkflows,
+    PlanToApprove,
+    ProblemDetails,
+    QuestionTogether,
+    ResultQuery,
+    RunOverview,
+    RunProgress,
+    RunResult,
+    RunsQuery,
+    SubmissionQuery,
+    SubmittedRun,
+    WorkflowOverview,
+    WorkflowsQuery,
+)
 from .application import PAGES, EventStream, Pages, ViewerEvent, json_response, leave_with_client, visitor_of
 from .opened import Query as Asked
 from .opened import within
 from .server import WebServer
-
-# What requests ask, besides their bodies. A parameter that is not declared is refused.
-
-
-class ApiQuery(BaseModel):
-    """The query of a request."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-Label = Annotated[str, Field(min_length=1, max_length=200)]
-
-
-class SubmissionQuery(ApiQuery):
-    """The options of a submission, beside the document."""
-
-    name: Label | None = Field(None, description="What the run is called.")
-    tag: list[Label] = Field([], max_length=20, description="A text to find the run by; may be repeated.")
-    allow: list[Label] | None = Field(
-        None, description="Only these tools, activities and delegates may be called; may be repeated."
-    )
-    priority: int = Field(0, ge=0, le=MOST_URGENT, description="How soon it is taken of what waits in a queue.")
-    at: Label | None = Field(None, description="When the run begins, such as 2026-12-01T09:00:00Z; without it at once.")
-
-
-class RunsQuery(ApiQuery):
-    """Which runs to list."""
-
-    status: RunStatus | None = None
-    name: Label | None = Field(None, description="Runs of this name.")
-    tag: list[Label] = Field([], max_length=20, description="Runs with this tag; may be repeated: with all of them.")
-    search: Label | None = Field(None, description="Runs with each of these words in their id, their name or a tag.")
-    limit: int = Field(limits.PAGE_RUNS_AT_ONCE, ge=1, le=limits.PAGE_RUNS_AT_ONCE, description="How many at most.")
-    after: Label | None = Field(None, description="`next` of the answer before, for the runs that follow.")
-
-
-class WorkflowsQuery(ApiQuery):
-    """Which workflows to list."""
-
-    search: Label | None = Field(None, description="Workflows with this text in their name.")
-    after: Label | None = None
-
-
-class ResultQuery(ApiQuery):
-    """How long to wait for a result."""
-
-    timeout: float = Field(
-        0, ge=0, le=limits.READING_LONGEST_WAIT_SECONDS, description="Wait so many seconds for the end of the run."
-    )
-
-
-# What is answered. Answers have more members than are declared here, and may get others.
-
-
-class ApiAnswer(BaseModel):
-    """A document that is answered."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class ProblemPlace(BaseModel):
-    """One error of a submission."""
-
-    pointer: str = Field(description="Where in the document, as a JSON pointer (RFC 6901).")
-    message: str = Field(description="What is wrong, and what to do.")
-
-
-class ProblemDetails(ApiAnswer):
-    """Why a request was refused (RFC 9457)."""
-
-    title: str
-    status: int
-    detail: str = Field(description="What is wrong, and what to do.")
-    code: str = Field(description="The kind of problem, for programs: it does not change between versions.")
-    errors: list[ProblemPlace] = Field([], description="Of a submission that was refused: everything that is wrong.")
-    more_errors: int = Field(0, description="How many errors there are besides these.")
-
-
-class RunProgress(ApiAnswer):
-    """The status of a run."""
-
-    run: str = Field(description="The id of the run.")
-    status: RunStatus
-    calls: dict[str, int] = Field(description="How many calls have which status.")
-
-
-class SubmittedRun(RunProgress):
-    """A run that was submitted."""
-
-    findings: list[dict[str, Any]] = Field(description="What `acts check` finds in the document, as warnings.")
-
-
-class ListedRun(RunProgress):
-    """A run in a list."""
-
-    name: str | None
-    tags: list[str]
-    submitted: str
-    finished: str | None
-    duration_seconds: float
-
-
-class ListOfRuns(ApiAnswer):
-    """Runs, the newest first."""
-
-    runs: list[ListedRun]
-    next: str | None = Field(description="Give it as `after` for the runs that follow; null at the end.")
-
-
-class ListOfWorkflows(ApiAnswer):
-    """Workflows, by name."""
-
-    workflows: list[dict[str, Any]] = Field(description="`name`, `needs` (the names of its inputs), `calls`: how many.")
-    next: str | None = Field(description="Give it as `after` for the workflows that follow; null at the end.")
-
-
-class WorkflowOverview(ApiAnswer):
-    """An overview of a workflow: what it needs (the `schema` of its input), gives, costs and can reach, and its
-    findings.
-    """
-
-    name: str
-    problems: list[ProblemPlace] = Field(description="Why it cannot be run from here; there is nothing else then.")
-
-
-class RunOverview(ApiAnswer):
-    """A run at a glance."""
-
-    run: str
-    name: str | None
-    tags: list[str]
-    status: RunStatus
-    submitted: str | None
-    at: str | None = Field(None, description="When it begins, if it is scheduled.")
-    finished: str | None
-    counts: dict[str, int] = Field(description="How many calls have which status.")
-    instances: int = Field(description="How many instances it has.")
-    held: int = Field(description="How many calls wait for a person: `GET /api/runs/RUN/held` shows them.")
-    progress: list[dict[str, Any]] = Field([], description="What calls report: `call`, `done`, `total`, `text`.")
-    output: Any = Field(description="The output of a run that has completed; a large one is cut.")
-    reason: str | None = Field(description="Why a run has failed although no call did.")
-
-
-class ResultCall(ApiAnswer):
-    """One call of one instance."""
-
-    id: str
-    index: int
-    tool: str
-    instance: str | None
-    status: str
-    error: dict[str, Any] | None
-    reason: str | None
-
-
-class RunResult(ApiAnswer):
-    """The result of a run, as `acts run --json` prints it."""
-
-    run: str
-    status: RunStatus
-    output: Any
-    global_: dict[str, Any] = Field(alias="global", description="The data that all instances see, by kind.")
-    instances: dict[str, dict[str, Any]] = Field(description="The data of each instance, by kind.")
-    instance_status: dict[str, str]
-    calls: list[ResultCall]
-
-
-class CallToDecide(ApiAnswer):
-    """A call that waits for a person."""
-
-    call: str = Field(description="The id of the call: give it to `approve`, `reject` or `answer`.")
-    index: int
-    tool: str
-    instance: str | None
-    parameters: dict[str, Any]
-    scopes: dict[str, Any]
-    since: str
-    until: str | None = Field(description="When it is rejected if nobody has decided.")
-    shown: str = Field(description="Digest of what is shown here. Send it with your decision.")
-
-
-class PlanToApprove(ApiAnswer):
-    """A plan that does not run before it is approved."""
-
-    plan: str = Field(description="The digest of the plan: give it to `approve_plan`.")
-    tick: int | None
-    calls: list[Any]
-
-
-class ActionDone(ApiAnswer):
-    """The result of an action."""
-
-    run: str = Field(description="The run; of a fork the new one.")
-    status: str
-
-
-SUBMISSION: Final = {
-    "title": "Submission",
-    "description": "A submission as in a file for `acts run`. A bare list of calls is taken, too.",
-    "type": "object",
-    "additionalProperties": True,
-    "properties": {
-        "context": {"type": "array", "items": {"type": "object", "additionalProperties": True}},
-        **{
-            name: {"type": "object", "additionalProperties": True}
-            for name in ("solution", "tools", "delegates", "schema", "config")
-        },
-    },
-}
-"""The schema of a submission, which `acts check` knows better."""
-WORKFLOW_INPUT: Final = {"title": "WorkflowInput", "type": "object", "additionalProperties": True}
-
 
 # The routes.
 
@@ -504,11 +311,15 @@ class WebApplication(Pages):
         api.offer("GET", "/api/runs/{run}/events", self._events, {200: None}, name="follow")
         held = list[PlanToApprove | CallToDecide]
         api.offer("GET", "/api/runs/{run}/held", self._held, {200: held}, name="list_held")
+        together = list[QuestionTogether]
+        api.offer("GET", "/api/runs/{run}/questions", self._questions, {200: together}, name="list_questions")
+        api.offer("GET", "/api/runs/{run}/rules", self._rules, {200: list[GivenRule]}, name="list_rules")
         for name, action in SERVED.items():
             handler, body = self._act(action), action.parameters.model_json_schema()
             summary = action.summary or action.help
             path = f"/api/runs/{{run}}/{name}"
-            api.offer("POST", path, handler, {200: ActionDone}, name=name, summary=summary, body=body)
+            done = DecidedTogether if name.endswith("_together") else ActionDone
+            api.offer("POST", path, handler, {200: done}, name=name, summary=summary, body=body)
         api.add_route("/api/runs/{run}/{action}", self._no_action, methods=["POST"])
         api.router.routes.extend(self.routes)
         most = most_connections(self._settings)
@@ -617,6 +428,18 @@ class WebApplication(Pages):
         waited longest, also those of child runs.
         """
         return json_response(await self._reader.body(f"runs/{await self._found(request, run)}/held", {}))
+
+    async def _questions(self, request: Request, run: str) -> Response:
+        """List held calls that wait for the same sources as one question each: what all have alike, and in `rows` what
+        differs. `approve_together` and `reject_together` take its `calls`, and decide those alone.
+        """
+        return json_response(await self._reader.body(f"runs/{await self._found(request, run)}/questions", {}))
+
+    async def _rules(self, request: Request, run: str) -> Response:
+        """List the rules that were given with approvals, the oldest first: what each lets start, what it has started,
+        and whether it was revoked.
+        """
+        return json_response(await self._reader.body(f"runs/{await self._found(request, run)}/rules", {}))
 
     def _act(self, action: Action) -> Handler:
         """Make the handler of an action."""
