@@ -225,7 +225,7 @@ class CallStatuses:
         if event.element not in self._calls or not self.record(event.element, event.status):
             return False
         elements = self._elements[event.call]
-        elements.end(event.element, event.status, event.value, event.error)
+        elements.end(event.element, event.status, event.value, event.error, event.answered)
         if not elements.left:
             self.reconsider(event.call)
         return True

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final, Literal
 
 from ..calls.call import Call, call_of, element_of
-from ..calls.trust import ToolTrust
+from ..calls.trust import NOTHING, ToolTrust
 from ..errors import ExpressionError, Problem, pointer
 from ..messages import CHOSEN, FIELDS, TRUST, render_data
 from ..references import Reference
@@ -261,6 +261,8 @@ class ElementEnded:
     value: Any = None
     """Result of the element; the call writes all results together."""
     cost: Mapping[str, Any] | None = None
+    answered: ToolTrust = NOTHING
+    """Sources that came with its answer, besides those that are known of the call (SPEC R16.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -587,6 +589,8 @@ class Outcome:
     """Sources of what the call read and of its result (SPEC R16.2)."""
     chosen: Labels = TRUSTED
     """Sources that had a say in whether the call ran."""
+    answered: ToolTrust = NOTHING
+    """Sources that came with the answer of an element."""
 
     @property
     def said(self) -> Labels:
@@ -620,7 +624,8 @@ class Outcome:
                 chosen=self.chosen,
             )
         else:
-            yield ElementEnded(call, self.index, self.status, last, self.error, self.value, self.cost)
+            said = self.error, self.value, self.cost, self.answered
+            yield ElementEnded(call, self.index, self.status, last, *said)
 
 
 Decision = Start | Hold | FanOut | Outcome

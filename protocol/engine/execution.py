@@ -255,6 +255,8 @@ class Execution(CallStatuses):
     def _marked(self, outcome: Outcome, answered: ToolTrust = UNSAID) -> Outcome:
         """The outcome with the sources of all that it depends on (SPEC R16.2); `answered` names its answer's."""
         call = self._calls[call_of(outcome.index)]
+        if outcome.index in self._elements:
+            answered = self._elements[outcome.index].answered
         is_said = (
             self._config.trust or self._labels or self._fold.is_marked or call.prompt_labels or call.gather or answered
         )
@@ -264,7 +266,10 @@ class Execution(CallStatuses):
         there = TRUSTED.union(*(self._fold.marks(place).labels for place in call.written))
         is_done = outcome.status is Status.DONE and not outcome.is_rescued
         written = self._flows.out_of(call, flow, outcome.said, there, answered, is_done=is_done)
-        return replace(outcome.marked(written), chosen=flow.chosen)
+        marked = outcome.marked(written)
+        if element_of(outcome.index) is not None:
+            return replace(marked, labels=TRUSTED, answered=answered)  # what else its call has read is known there
+        return replace(marked, chosen=flow.chosen)
 
     def _seen(self, call: Call) -> MarkedValues:
         return (self._gathered(call) if call.gather else None) or self._fold

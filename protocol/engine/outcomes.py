@@ -23,7 +23,7 @@ from ..calls.outputs import (
     written_messages,
 )
 from ..calls.tools import Executor, Tool
-from ..calls.trust import ToolTrust, tool_trust_of
+from ..calls.trust import NOTHING, ToolTrust, tool_trust_of
 from ..errors import Conflict, ExpressionError, OutputError, Problem, Unresolved, json_text, shortened
 from ..limits import OUTCOMES_NAMED, Limits, exceeded, size_of, value_problems
 from ..messages import error_message
@@ -55,6 +55,8 @@ class Elements:
     left: int
     failed: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     """Errors of the failed elements."""
+    answered: ToolTrust = NOTHING
+    """Sources that came with the answers, for an element each."""
 
     @classmethod
     def of(cls, call: Call, parameters: Mapping[str, Any]) -> Elements:
@@ -68,9 +70,12 @@ class Elements:
         """Parameters of an element."""
         return self.given[_at(index)]
 
-    def end(self, index: int, status: Status, value: Any, error: Mapping[str, Any] | None) -> None:
+    def end(
+        self, index: int, status: Status, value: Any, error: Mapping[str, Any] | None, answered: ToolTrust = NOTHING
+    ) -> None:
         """Record how an element has ended."""
         self.left -= 1
+        self.answered = ToolTrust.together((self.answered, answered)) if answered else self.answered
         self.results[_at(index)] = value
         if status is Status.FAILED:
             self.failed[_at(index)] = error or {}

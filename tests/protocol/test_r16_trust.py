@@ -11,13 +11,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from acts_celery.protocol import Output, Plan, Rejected, check_submission
+from acts_celery.protocol import Output, Plan, Rejected, check_submission, parse
 from acts_celery.protocol.calls.trust import ToolTrust, tool_trust_of
 from acts_celery.protocol.engine.events import CallEnded, FanOut, FanOutBegun, Hold, Outcome, Start, Status, Success
 from acts_celery.protocol.engine.execution import UNTRUSTED, Execution
 from acts_celery.protocol.engine.outcomes import LaneConfig
 from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import Request, read_request, render, render_tick
+from acts_celery.protocol.state.labels import FieldLabels
 
 from . import naive
 from .authoring import ACTIVITIES, EXPLICIT, Author, carry_out
@@ -470,6 +471,29 @@ def test_r16_1_elements_that_have_not_begun_when_labels_are_added_do_not_begin()
         execution = Execution(lane.calls, lane.graph, fold, LaneConfig(plan.tools, trust=said, added=added))
         execution.apply(FanOutBegun(0, fan_out.snapshot))
         assert [type(decision) for decision in execution.decide(DATE)] == [kind, kind]
+
+
+def test_r16_2_the_sources_that_come_with_the_answers_of_elements_are_those_of_the_list_by_field() -> None:
+    calls = [call("give", "†state.l", value="†input.n", _each="value"), call("pay", "†state.paid", account="†state.l")]
+    plan = checked(*calls, tools=TOOLS, context=[{"type": "input", "n": [1, 2]}])
+    execution, fold = executing(plan)
+    (fan_out,) = execution.decide(DATE)
+    assert isinstance(fan_out, FanOut)
+    execution.apply(FanOutBegun(0, fan_out.snapshot))
+    said = FieldLabels.read({"text": ["mail"], "*": []})
+    answers = (Success({"id": 1}), Success({"id": 2, "text": "x"}, labels=said.all, fields=frozenset({said})))
+    for start, answer in zip(execution.decide(DATE), answers, strict=True):
+        assert isinstance(start, Start)
+        (event,) = execution.finish(start.call.index, answer, DATE).events
+        execution.apply(event)
+    (outcome,) = execution.decide(DATE)
+    assert isinstance(outcome, Outcome)
+    assert outcome.labels == {"mail"}
+    fold.append(outcome.messages[0], "result")
+    assert [fold.marks(parse(f"†state.l.1.{field}").references[0]).labels for field in ("id", "text")] == [
+        frozenset(),
+        {"mail"},
+    ]
 
 
 # What a model that can call what has effects is shown beside what others wrote, and of it (SPEC R16.3).

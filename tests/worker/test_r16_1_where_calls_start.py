@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -300,6 +301,10 @@ from acts_celery import activity
 def fetched() -> str:
     return "DE66"
 
+@activity(untrusted={"iban": "mail", "*": []}, queue="apart")
+def fetched_one(number: int) -> dict[str, object]:
+    return {"iban": "DE66", "id": f"no. {number}"}
+
 @activity(effects=True, queue="apart")
 def wired(iban: str) -> None:
     Path("wired").touch()
@@ -329,7 +334,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def deployed(tmp_path: Path, code: Path) -> Iterator[Backend]:
     """A backend whose code has no labels yet."""
-    code.write_text(DEPLOYED.replace('untrusted="mail", ', "").replace("effects=True, ", ""), "utf-8")
+    code.write_text(re.sub(r'untrusted=(\{.*\}|"mail"), |effects=True, ', "", DEPLOYED), "utf-8")
     with EmbeddedServer() as server:
         yield Backend(settings_for(server, activities=(str(code),)), Meeting(meeting_url(server)), tmp_path)
 
@@ -348,6 +353,20 @@ def test_r16_1_a_worker_of_a_queue_looks_at_what_those_of_runs_do_not_know(deplo
     assert "ACTS_TRUST" in error["message"]
     assert [entry.message["_trust"] for entry in run.log() if "state" in str(entry.message.get("kind"))] == [["mail"]]
     assert not (deployed.folder / "wired").exists()
+
+
+def test_r16_2_labels_that_a_worker_of_a_queue_adds_to_elements_are_those_of_the_list(
+    deployed: Backend, code: Path
+) -> None:
+    each = {"_tool": "fetched_one", "number": "†input.n", "_each": "number", "_outputPath": "†state.l"}
+    wires = [{**WIRE, "iban": f"†state.l.1.{field}", "_outputPath": f"†data.{field}"} for field in ("iban", "id")]
+    with deployed.worker("-Q", ",".join(queue_names(deployed.settings))):
+        run = deployed.client.submit([{"type": "input", "n": [1, 2]}], {"calls": [each, *wires]})
+        code.write_text(DEPLOYED, "utf-8")
+        with deployed.worker("-Q", "apart"):
+            result = deployed.wait(run.id)
+    assert [call.status for call in result.calls] == ["done", "failed", "done"]
+    assert (result.calls[1].error or {})["type"] == "Untrusted"
 
 
 def test_r16_1_labels_that_a_deployment_adds_hold_in_runs_under_way(deployed: Backend, code: Path) -> None:

@@ -316,6 +316,8 @@ def _detail(ending: Ending) -> bytes:
         detail["labels"] = sorted(outcome.labels)
     if outcome.chosen:
         detail["chosen"] = sorted(outcome.chosen)
+    if outcome.answered:
+        detail["answered"] = outcome.answered.to_dict()
     if ending.missed:
         detail["missed"] = list(ending.missed)
     if ending.seen is not None:

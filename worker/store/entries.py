@@ -14,6 +14,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
 from ...protocol.calls.call import element_index
+from ...protocol.calls.trust import ToolTrust
 from ...protocol.engine.costs import Cost
 from ...protocol.engine.events import (
     CallBegun,
@@ -247,6 +248,7 @@ def _element_ended(said: _Said) -> ElementEnded:
         error=detail.get("error"),
         value=detail.get("value"),
         cost=detail.get("cost"),
+        answered=ToolTrust.read(detail.get("answered")),
     )
 
 
