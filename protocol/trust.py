@@ -483,6 +483,20 @@ class TrustProof:
                 yield from ((call, name, flow.read) for name, _ in sorted(trust.hosts))
 
     @property
+    def picked(self) -> Iterator[tuple[Call, str, Reference, str]]:
+        """Calls with effects that are given a field without labels of one element of a list: each with the parameter,
+        the element, and a source of the list's other fields, which may decide which element is there.
+        """
+        for call in self._calls.values() if self._found else ():
+            reads = call.reads if self._trust(call).effects else ()
+            decides = ((parameter_at(at), one) for at, one in reads if parameter_at(at) not in self._trust(call).free)
+            for name, place in ((name, place) for name, expression in decides for place in expression.references):
+                for depth in (depth for depth, segment in enumerate(place.path) if isinstance(segment, int)):
+                    of_list = self._at(call, Reference(place.kind, place.path[:depth])).labels
+                    for label in sorted(of_list - self._at(call, place).labels):
+                        yield call, name, Reference(place.kind, place.path[: depth + 1]), label
+
+    @property
     def doubts(self) -> Iterator[tuple[Call, Doubt]]:
         """Calls with effects on which others may decide, and all that they may decide, in the order of the calls."""
         calls = self._calls.values() if self._found else ()

@@ -542,6 +542,11 @@ def trust_findings(plan: CheckedPlan) -> Iterator[Finding]:
             why = f"has no effects where {name!r} leads, a host that is named: {label} may decide on it"
         found = on_call(plan, "ACT604", call, why, "look whether any value from there would do harm", name)
         yield replace(found, way={"source": {"label": label}, "effect": call.index, "way": []})
+    for call, name, place, label in proof.picked:
+        element = f"{place.path[-1]} of {Reference(place.kind, place.path[:-1])}"
+        why = f"is given {name!r} of a list with {label} in it: strangers decide which element is at {element}"
+        found = on_call(plan, "ACT604", call, why, "label that field, too, if another element would do harm", name)
+        yield replace(found, way={"source": {"label": label}, "effect": call.index, "way": []})
     for way in proof.ways:
         call = calls[way.effect]
         if way.parameter is None:

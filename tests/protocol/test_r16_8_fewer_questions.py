@@ -233,6 +233,26 @@ def test_r16_8_where_a_place_was_written_whole_before_nothing_of_it_is_shown() -
     assert "YAK" not in told_shown(fields, shorter)
 
 
+@pytest.mark.parametrize(
+    ("account", "elements"),
+    [
+        ("†state.r.reviews.1.id", ["1 of †state.r.reviews"]),
+        ("no. †{state.r.reviews.0.id || state.own}", ["0 of †state.r.reviews"]),
+        ("†state.l.0.reviews.1.id", ["0 of †state.l", "1 of †state.l.0.reviews"]),
+        ("†state.r.id", []),
+        ("†state.r.reviews.1.text", []),
+    ],
+)
+def test_r16_8_the_check_lists_an_element_that_others_may_have_put_at_its_index(
+    account: str, elements: list[str]
+) -> None:
+    lists = call("fetch", "†state.l", _outputMethod="push")
+    plan = check_submission(submission(FETCH, lists, call("give", "†state.own"), pay(account), tools=SHOP))
+    said = [one.to_dict() for one in plan.findings if one.code == "ACT604"]
+    assert [one["message"].partition("element is at ")[2].partition(":")[0] for one in said] == elements
+    assert {(one["pointer"], one["source"]["label"]) for one in said} <= {("/solution/calls/3/account", "reviews")}
+
+
 # A parameter that proves (SPEC R16.8), and named hosts (SPEC R16.8).
 
 LETTER = call("fetch", "†state.r")
