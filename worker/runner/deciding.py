@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeGuard
 
@@ -288,6 +288,9 @@ class Admission:
         self._refuse = refuse
         self._run = lane.run.run
         self._definition = lane.run.definition
+        own = self._definition.config.get(MAX_CONCURRENCY)
+        self._most = _tightest(own, services.settings.limit_run_concurrency)
+        """How many calls of the run may be at work."""
         self._instance = lane.instance
         self._registry = services.registry
         self._settings = services.settings
@@ -378,14 +381,13 @@ class Admission:
         """
         name, definition = call.runner.name, self._definition
         is_code = call.runner.executor is Executor.ACTIVITY
-        limits = dict(self._limits_of_activity(name)) if is_code else {}
+        limits = self._limits_of_activity(name) if is_code else {}
         if (of_model := self._starter.limit_of(call)) is not None:
             limits |= model_slots(*of_model)
         if call.is_fire_and_forget:
             return {name: limit for name, limit in limits.items() if isinstance(limit, Rate)}
-        own = definition.config.get(MAX_CONCURRENCY)
-        if (most := _tightest(own, self._settings.limit_run_concurrency)) is not None:
-            limits[f"run:{self._run}"] = most
+        if self._most is not None:
+            limits[f"run:{self._run}"] = self._most
         if call.runner.executor is Executor.DELEGATE and name in definition.delegates:
             own = (definition.delegates[name].get("config") or {}).get(MAX_CONCURRENCY)
             if own is not None:
@@ -396,15 +398,17 @@ class Admission:
                 limits[f"delegate:{name}"] = code.policy.max_concurrency
         return limits
 
-    def _limits_of_activity(self, name: str) -> Iterator[tuple[str, Limit]]:
+    def _limits_of_activity(self, name: str) -> dict[str, Limit]:
+        limits: dict[str, Limit] = {}
         if (activity := self._registry.activities.get(name)) is None:
-            return
+            return limits
         policy = activity.policy
         of = name if policy.key is None else name + KEYED
         if policy.max_concurrency is not None:
-            yield f"activity:{of}", policy.max_concurrency
+            limits[f"activity:{of}"] = policy.max_concurrency
         if policy.rate_limit is not None:
-            yield RATE + of, Rate(*policy.rate_limit)
+            limits[RATE + of] = Rate(*policy.rate_limit)
+        return limits
 
 
 async def publish_lanes(publish: Publish, queue: str, calls: Iterable[CallId]) -> None:

@@ -143,12 +143,15 @@ class LaneRunner:
             )
             ended = [call for index in indexes if (call := self._execution.call(index)) is not None]
             async with self._place(step):
-                await self._commit(step, is_all=is_all)
+                is_settled = await self._commit(step, is_all=is_all)
             self._mailbox.end_turns((*indexes, *(one.index for one in step.delegated)))
             unused = {rest.index for rest in step.rests if rest.is_given_back} | self._unbegun.intersection(indexes)
             self._unbegun -= unused
-            for index in await self._admission.release(ended, unused, step.outcomes):
+            handed = await self._admission.release(ended, unused, step.outcomes)
+            for index in handed:
                 self._execution.reconsider(index)
+            if is_settled and is_all and not handed:
+                return await self._wait_for_calls()
             return True
         if not is_all:
             return True
@@ -199,8 +202,21 @@ class LaneRunner:
             return nullcontext()
         return self._services.heavy.one(self._lane.run.run)
 
-    async def _commit(self, step: Step, *, is_all: bool) -> None:
-        """Commit a step, and take in the answer."""
+    async def _wait_for_calls(self) -> bool:
+        """Go on once a call has ended, where a step that was settled leaves nothing to be decided before that: one that
+        finds nothing is as long as any other. Returns False where the run is over.
+        """
+        if self.is_over and not self._mailbox.has_news:
+            self._mailbox.give_receipts(committed=True)
+            return False
+        if self._inline and not (self.is_over or self._lane.waits_for_global or self._services.leaving.is_set()):
+            self._decider.results += await self._inline.wait()
+        return True
+
+    async def _commit(self, step: Step, *, is_all: bool) -> bool:
+        """Commit a step, and take in the answer. Returns whether the calls that it has begun are all that is left to
+        wait for here, as far as it shows.
+        """
         outcomes, starts = step.outcomes, step.starts
         committed = await self._write(
             endings=step.endings(self._execution, self._waking(outcomes)),
@@ -217,7 +233,7 @@ class LaneRunner:
         if committed.status not in _UNDER_WAY:
             if sent or committed.parent is not None:
                 await self._services.publish([*sent, *await self._answers(committed.parent)])
-            return
+            return True
         if committed.woken == (LOOP,) and self._lane.run.definition.request is not None:
             self.next_lane, committed = LOOP, committed._replace(woken=())
         woken = self._woken(committed)
@@ -236,7 +252,10 @@ class LaneRunner:
             await self._reload()
         else:
             self._lane.seen = committed.last_id
-            await self._note_global(committed)
+            is_news = await self._note_global(committed)
+            is_begun = all(number > 0 for number in committed.attempts) and committed.status == "running"
+            return is_begun and not (is_news or self._decider.results or self._mailbox.resting) and step.is_plain
+        return False
 
     async def _answers(self, parent: str | None) -> list[TaskMessage]:
         """The message that answers the call which this run, a workflow that has ended, is to answer (SPEC R9.4)."""

@@ -210,7 +210,8 @@ class InlineCalls:
         self._services = services
         self._run = run
         self._mailbox = mailbox
-        self._tasks: dict[asyncio.Task[_Ended], Attempt] = {}
+        self._tasks: dict[asyncio.Task[_Ended], tuple[Attempt, str | None]] = {}
+        """Each with the version of the code that it runs, where that is an activity's."""
         self._done: list[asyncio.Task[_Ended]] = []
         """Tasks that have ended since `wait`."""
         self.cache = ResultCache(services.log, run)
@@ -223,7 +224,7 @@ class InlineCalls:
     @property
     def attempts(self) -> tuple[Attempt, ...]:
         """The attempts at work."""
-        return tuple(self._tasks.values())
+        return tuple(attempt for attempt, _ in self._tasks.values())
 
     def begin(
         self,
@@ -248,7 +249,7 @@ class InlineCalls:
             threads=self._services.threads,
         )
         working = run() if given is None else self.cache.find_or_run(activity, given, attempt, run)
-        self.watch(working, replace(attempt, worker=self._services.worker, version=activity.version))
+        self.watch(working, attempt, activity.version)
 
     def _noted(self, function: Callable[[], Any], index: int) -> Callable[[], Any]:
         """Have it noted when a function begins, which may have to wait for a thread."""
@@ -269,10 +270,10 @@ class InlineCalls:
         begun, self._begun = self._begun, []
         return begun
 
-    def watch(self, working: Coroutine[Any, Any, Found], attempt: Attempt) -> None:
-        """Take note of an attempt that a coroutine is at work on."""
+    def watch(self, working: Coroutine[Any, Any, Found], attempt: Attempt, version: str | None = None) -> None:
+        """Take note of an attempt that a coroutine is at work on; `version` is that of an activity's code."""
         task = asyncio.ensure_future(self._services.turns.take(self._run, _timed(working), is_new=False))
-        self._tasks[task] = attempt
+        self._tasks[task] = attempt, version
         task.add_done_callback(self._ring)
 
     async def wait(self) -> list[tuple[Attempt, Found]]:
@@ -283,7 +284,9 @@ class InlineCalls:
         ended = list[tuple[Attempt, Found]]()
         for task in done:
             result, took_ms = task.result() if not task.cancelled() else (CANCELLED_ITSELF, 0)
-            ended.append((replace(self._tasks.pop(task), took_ms=took_ms), result))
+            attempt, version = self._tasks.pop(task)
+            code = {"worker": self._services.worker, "version": version} if version is not None else {}
+            ended.append((replace(attempt, took_ms=took_ms, **code), result))
         return sorted(ended, key=lambda pair: pair[0].id.index)
 
     def dismiss(self) -> None:
@@ -320,9 +323,8 @@ class Starter:
         self._inline = inline
         self._has_turn = has_turn
         self.once = OnceCalls(services, view.run, instance, inline.watch)
-        models = KnownModels(services.settings, services.checker.registry)
-        self._budget = CallBudget(services.log, services.settings, view.definition, models)
-        self._models = models if any(map(ProviderLimit.of, models.configured())) else None
+        self._budget = CallBudget(services.log, services.settings, view.definition, services.models)
+        self._models = services.limited_models
         self.weights: dict[int, int | Failure] = {}
         """By calls that wait for a limit of their model's provider, or have to: their tokens, or why they fail."""
 

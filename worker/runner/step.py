@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from math import inf
 from time import monotonic
 from typing import Generic, TypeVar
@@ -24,6 +24,7 @@ from ..limits import BYTES_A_STEP, CLOCKS_DIFFER_SECONDS, HEAVY_AT_ONCE, OUTCOME
 from ..process import metrics
 from ..recovery.heartbeats import Presence
 from ..registry.activities import Activity, Registry
+from ..registry.models import KnownModels, ProviderLimit
 from ..store.commits import Committed, Delegated, Ending, Held, Rest
 from ..store.definition import SaidHere
 from ..store.entries import CallTiming
@@ -76,6 +77,11 @@ class Step:
     def is_empty(self) -> bool:
         """Whether there is nothing to be written."""
         return not len(self) and not self.settled
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it holds nothing but calls that have ended, and calls that begin."""
+        return not (self.rests or self.delegated or self.holds or self.settled or self.unknown)
 
     @property
     def is_full(self) -> bool:
@@ -280,6 +286,16 @@ class WorkerContext:
     """Set when this process is to end: no call begins here any more."""
     heavy: FairSemaphore = field(default_factory=lambda: FairSemaphore(HEAVY_AT_ONCE))
     """For what is large on its way to the servers: what is small does not wait behind it, and runs take turns."""
+
+    @cached_property
+    def models(self) -> KnownModels:
+        """The models by their names."""
+        return KnownModels(self.settings, self.checker.registry)
+
+    @cached_property
+    def limited_models(self) -> KnownModels | None:
+        """The models, where the provider of one allows only so much in a minute."""
+        return self.models if any(map(ProviderLimit.of, self.models.configured())) else None
 
     def activity(self, name: str) -> Activity | None:
         """The activity that this worker runs under the name (`ACTS_ALLOW`)."""
