@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import isfinite
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, TypeVar
@@ -66,7 +67,12 @@ class Limits:
     @property
     def for_all(self) -> Limits:
         """The limits for what belongs to a submission as a whole."""
-        return replace(self, containers=self.containers_in_all)
+        return _for_all(self)
+
+
+@lru_cache(maxsize=8)
+def _for_all(limits: Limits) -> Limits:
+    return replace(limits, containers=limits.containers_in_all)
 
 
 def exceeded(what: str, limits: Limits, name: str) -> str:

@@ -149,6 +149,7 @@ class _ChannelParts(_BASE):  # type: ignore[misc]  # of whichever of kombu's cla
     """The changes to kombu's channels, as this module says: a mixin before one of its classes."""
 
     queue_order_strategy = QueueOrder
+    _publisher: Any = None
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
         return [_bound_queue(exchange, routing_key)]
@@ -185,6 +186,13 @@ class _ChannelParts(_BASE):  # type: ignore[misc]  # of whichever of kombu's cla
     @property
     def pool(self) -> Any:
         return self.async_pool  # kombu has a second one, and so an idle connection more for each channel
+
+    @contextmanager
+    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
+        """Give the client, else one of the pool: kombu makes one each time."""
+        if client is None and (self._publisher is None or self._publisher.connection_pool is not self.pool):
+            self._publisher = self._create_client()
+        yield client or self._publisher
 
     def get_table(self, exchange: str) -> list[tuple[str, ...]]:
         return []

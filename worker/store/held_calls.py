@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Final, Self
 
 from redis import Redis
@@ -371,6 +372,7 @@ def audit_record(settings: Settings, did: str, **about: Any) -> AuditRecord:
     return AuditRecord(did, Actor.of(settings), about)
 
 
+@cache
 def _user() -> str:
     try:
         return getpass.getuser()

@@ -1,7 +1,7 @@
 """Write, copy, expire, measure and delete the keys of runs.
 
-A run is listed first, then its keys are written, in parts, and one last command starts it, so half of it never counts
-as a run; the sweep removes what a writer that died has left. Another may take over from a writer that does not get on:
+A run is listed first, at the latest with the first part of its keys, which are written in parts, and one last command
+starts it, so half of it never counts as a run; the sweep removes what a writer that died has left. Another may take over from a writer that does not get on:
 what the first one still sends is refused (lua/keys.lua).
 """
 
@@ -16,7 +16,7 @@ from itertools import chain, count
 from types import MappingProxyType
 from typing import Any, Final
 
-from redis import Redis
+from redis import Redis, RedisCluster
 from redis.exceptions import RedisError
 
 from ...broker_config import Settings
@@ -130,11 +130,17 @@ def discard_run(redis: Redis, prefix: str, run: str) -> None:
 def _list(redis: Redis, keys: Keys, submitted_ms: int, owner: str | None) -> None:
     """List a run that is about to be written, so the sweep finds what a client leaves of it that dies."""
     with redis.pipeline(transaction=False) as pipeline:
-        pipeline.zadd(active_runs(keys.prefix), {keys.run: submitted_ms})
-        pipeline.zadd(due_runs(keys.prefix), {keys.run: submitted_ms + PUBLISHED_MS})
+        for command in _listing(keys, submitted_ms):
+            pipeline.execute_command(*command)
         pipeline.execute()
     if owner is not None:
         note_owned(redis, keys, owner, submitted_ms)
+
+
+def _listing(keys: Keys, submitted_ms: int) -> Sequence[Command]:
+    """Make the commands that list a run."""
+    lists = (active_runs(keys.prefix), submitted_ms), (due_runs(keys.prefix), submitted_ms + PUBLISHED_MS)
+    return [["ZADD", key, at, keys.run] for key, at in lists]
 
 
 def _unlist(redis: Redis, prefix: str, runs: Sequence[str]) -> None:
@@ -344,10 +350,10 @@ class RunWriter:
         """
         who, since, keys = owner_token(), "", self._keys(run)
         try:
-            _list(self._redis, keys, milliseconds, more.get(OWNER))
+            lists = self._list(keys, milliseconds, more.get(OWNER))
             stored: Iterator[Command] = (["HSET", keys.files, *each] for each in files.items())
             commands = chain(stored, self._writing(plan, keys, milliseconds, order, more, sent))
-            for number, part in enumerate(_parts(commands)):
+            for number, part in enumerate(_parts(chain(lists, commands))):
                 if not self._send(keys, who, number, part):
                     raise TakenOver(f"run {keys.run} is written by another client, which has taken over: look for it")
                 since = since or next((str(command[2]) for command in part if command[1] == keys.statuses), "")
@@ -361,6 +367,13 @@ class RunWriter:
             with suppress(RedisError):  # the run is written; it is looked at a little later then
                 self._redis.zadd(due_runs(keys.prefix), {keys.run: due_ms}, lt=True)
         return Written(self._lanes(plan, sent, is_later="at" in more)[0], since)
+
+    def _list(self, keys: Keys, milliseconds: int, owner: str | None) -> Sequence[Command]:
+        """List the run that is about to be written, or make the commands that list it with its first part."""
+        if owner is not None or isinstance(self._redis, RedisCluster):  # the lists have nodes of their own there
+            _list(self._redis, keys, milliseconds, owner)
+            return ()
+        return _listing(keys, milliseconds)
 
     def mark_unpublished(self, run: str, lanes: Sequence[str]) -> None:
         """Have the next sweep publish lanes that the broker has not taken."""
