@@ -333,9 +333,9 @@ class GroupedCommands:
         except NoScriptError:
             return await self.execute("EVAL", self._scripts[sha], len(keys), *keys, *arguments)
 
-    async def execute(self, *command: Any) -> Any:
-        """Send a command to the server; returns its answer."""
-        return await self._batcher.hand_in(command)
+    def execute(self, *command: Any) -> asyncio.Future[Any]:
+        """Send a command to the server; returns the future of its answer."""
+        return self._batcher.hand_in(command)
 
     async def _ask(self, commands: list[Command]) -> list[Any]:
         """The answers to commands, each of which may be an error."""
@@ -361,10 +361,13 @@ class GroupedCommands:
             # Sending alone does not ask the Sentinels again.
             await connection.connect()  # type: ignore[no-untyped-call]  # as above
         await _send(connection, b"".join(map(hiredis.pack_command, commands)))
-        answers = []
+        loop, answers = asyncio.get_running_loop(), []
+        since = loop.time()
         for command in commands:
             answers.append(await self._answer(connection, command[0]))
-            silence.reschedule(asyncio.get_running_loop().time() + limits.REDIS_ANSWER_SECONDS)
+            if (now := loop.time()) - since > 1:  # to move the timeout for each answer costs more than reading it
+                silence.reschedule(now + limits.REDIS_ANSWER_SECONDS)
+                since = now
         return answers
 
     async def _answer(self, connection: AbstractConnection, command: str) -> Any:

@@ -6,7 +6,6 @@ own part. Both are only ever fed from the log, in order.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -210,8 +209,8 @@ class RunView:
         cls, log: MessageLog, run: str, limits: Limits, instance: str | None, said_here: SaidHere | None = None
     ) -> tuple[RunView, Opened]:
         """Read the shared part of a run, and one lane of it; `said_here` as in `StoredPlan`. Raises `RunGone`."""
-        shared, files = await asyncio.gather(log.shared(run, instance), log.all_files(run))
-        definition, tokens, entries, lane, trace, priority = shared
+        shared = await log.shared(run, instance, has_files=True)
+        definition, tokens, entries, lane, trace, priority, files = shared
         if definition is None:
             raise RunGone(run)
         view = cls(run, unpack_definition(definition, said_here), tokens, limits)

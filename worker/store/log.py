@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from redis.asyncio import Redis
@@ -77,6 +78,8 @@ class Shared(NamedTuple):
     trace: str
     """The run's place in a trace, where it is not the root of its own."""
     priority: int = 0
+    files: Mapping[str, bytes] = MappingProxyType({})
+    """The files of the run by their digests, if they were read, too."""
 
 
 class Drive(NamedTuple):
@@ -121,6 +124,11 @@ class LogTerms:
         }
 
 
+def _by_digest(files: Any = ()) -> dict[str, bytes]:
+    pairs = files.items() if isinstance(files, dict) else zip(files[::2], files[1::2], strict=True)
+    return {digest.decode(): content for digest, content in pairs}
+
+
 class MessageLog:
     """The logs of all runs, through one asynchronous connection pool."""
 
@@ -137,23 +145,28 @@ class MessageLog:
         self._writing = set[asyncio.Task[None]]()
         self._progress = Outage(logger, "writing the progress of calls")
 
-    async def shared(self, run: str, instance: str | None = None) -> Shared:
-        """Read what lanes share, with one of them, in one round trip."""
-        definition, key, (above, priority), *lanes = await asyncio.gather(
-            self._commands.execute("GET", self._keys(run).definition),
-            self._secret(),
-            self._commands.execute("HMGET", self._keys(run).state, TRACE, PRIORITY),
-            *(self.open(run, lane) for lane in dict.fromkeys((None, instance))),
+    async def shared(self, run: str, instance: str | None = None, *, has_files: bool = False) -> Shared:
+        """Read what lanes share, with one of them, in one round trip; `has_files`: with the files of the run, by their
+        digests, without the pictures of tools.
+        """
+        keys = self._keys(run)
+        opening = [asyncio.ensure_future(self.open(run, lane)) for lane in dict.fromkeys((None, instance))]
+        found = await asyncio.gather(
+            *opening,  # they begin before what the others ask is sent
+            self._commands.execute("GET", keys.definition),
+            self._commands.execute("GET", secret(self._prefix)),
+            self._commands.execute("HMGET", keys.state, TRACE, PRIORITY),
+            *([self._commands.execute("HGETALL", keys.files)] if has_files else ()),
         )
-        tokens = Tokens(key, lanes[0].born)
-        return Shared(definition, tokens, lanes[0].entries, lanes[-1], place_under(run, above), int(priority or 0))
+        lanes, (definition, key, (above, priority), *files) = found[: len(opening)], found[len(opening) :]
+        tokens = Tokens(key or await self._make_secret(), lanes[0].born)
+        place = place_under(run, above)
+        return Shared(definition, tokens, lanes[0].entries, lanes[-1], place, int(priority or 0), _by_digest(*files))
 
-    async def _secret(self) -> bytes:
+    async def _make_secret(self) -> bytes:
         key = secret(self._prefix)
+        await self._commands.execute("SETNX", key, new_secret())
         found = await self._commands.execute("GET", key)
-        if found is None:
-            await self._commands.execute("SETNX", key, new_secret())
-            found = await self._commands.execute("GET", key)
         assert isinstance(found, bytes)
         return found
 
@@ -268,12 +281,6 @@ class MessageLog:
         named = digests(entry.message for entry in entries if entry.message is not None)
         missing = [digest for digest in named if digest not in known]
         return {**known, **await self.files(run, missing)} if missing else known
-
-    async def all_files(self, run: str) -> dict[str, bytes]:
-        """The files that the run has, by their digests, without the pictures of tools."""
-        found = await self._commands.execute("HGETALL", self._keys(run).files)
-        pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
-        return {digest.decode(): content for digest, content in pairs}
 
     async def reserve(self, budgets: Budgets, taken: Reservation) -> Shortfall | None:
         """Have a member take so much of each of these budgets, or say what is lacking in one of them."""
