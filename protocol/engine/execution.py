@@ -212,8 +212,11 @@ class Execution(CallStatuses):
         """Outcome of a call with this result: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""
         result = self._endorsed(self._calls[index], result)
         outcome = self._outcome(self._calls[index], result, date, self._fold)
-        answered = ToolTrust(result=result.labels, fields=result.fields if isinstance(result, Success) else frozenset())
-        return self._marked(replace(outcome, cost=result.cost), answered)
+        if result.cost is not None:
+            outcome = replace(outcome, cost=result.cost)
+        fields = result.fields if isinstance(result, Success) else frozenset()
+        answered = ToolTrust(result=result.labels, fields=fields) if result.labels or fields else UNSAID
+        return self._marked(outcome, answered)
 
     def _endorsed(self, call: Call, result: Success | Failure) -> Success | Failure:
         """The result; a failure where it is endorsed only among values, and is none of them (SPEC R16.8)."""
