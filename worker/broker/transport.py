@@ -16,9 +16,9 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import takewhile
 from queue import Empty
 from time import monotonic
@@ -149,7 +149,7 @@ class _ChannelParts(_BASE):  # type: ignore[misc]  # of whichever of kombu's cla
     """The changes to kombu's channels, as this module says: a mixin before one of its classes."""
 
     queue_order_strategy = QueueOrder
-    _publisher: Any = None
+    _publisher = cached_property(lambda channel: channel._create_client())
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
         return [_bound_queue(exchange, routing_key)]
@@ -187,12 +187,9 @@ class _ChannelParts(_BASE):  # type: ignore[misc]  # of whichever of kombu's cla
     def pool(self) -> Any:
         return self.async_pool  # kombu has a second one, and so an idle connection more for each channel
 
-    @contextmanager
-    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
-        """Give the client, else one of the pool: kombu makes one each time."""
-        if client is None and (self._publisher is None or self._publisher.connection_pool is not self.pool):
-            self._publisher = self._create_client()
-        yield client or self._publisher
+    def conn_or_acquire(self, client: Any = None) -> AbstractContextManager[Any]:
+        """The client, else one of the pool, where kombu makes one each time."""
+        return nullcontext(client or self._publisher)
 
     def get_table(self, exchange: str) -> list[tuple[str, ...]]:
         return []

@@ -285,8 +285,8 @@ class InlineCalls:
         for task in done:
             result, took_ms = task.result() if not task.cancelled() else (CANCELLED_ITSELF, 0)
             attempt, version = self._tasks.pop(task)
-            code = {"worker": self._services.worker, "version": version} if version is not None else {}
-            ended.append((replace(attempt, took_ms=took_ms, **code), result))
+            worker = self._services.worker if version is not None else None
+            ended.append((replace(attempt, took_ms=took_ms, worker=worker, version=version), result))
         return sorted(ended, key=lambda pair: pair[0].id.index)
 
     def dismiss(self) -> None:

@@ -1,8 +1,8 @@
 """Write, copy, expire, measure and delete the keys of runs.
 
 A run is listed first, at the latest with the first part of its keys, which are written in parts, and one last command
-starts it, so half of it never counts as a run; the sweep removes what a writer that died has left. Another may take over from a writer that does not get on:
-what the first one still sends is refused (lua/keys.lua).
+starts it, so half of it never counts as a run; the sweep removes what a writer that died has left. Another may take
+over from a writer that does not get on: what the first one still sends is refused (lua/keys.lua).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _list(redis: Redis, keys: Keys, submitted_ms: int, owner: str | None) -> Non
     """List a run that is about to be written, so the sweep finds what a client leaves of it that dies."""
     with redis.pipeline(transaction=False) as pipeline:
         for command in _listing(keys, submitted_ms):
-            pipeline.execute_command(*command)
+            pipeline.execute_command(*command)  # type: ignore[no-untyped-call]  # redis has none here
         pipeline.execute()
     if owner is not None:
         note_owned(redis, keys, owner, submitted_ms)
