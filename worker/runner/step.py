@@ -80,7 +80,7 @@ class Step:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it holds nothing but calls that have ended, and calls that begin."""
+        """Whether only calls that have ended, and calls that begin, are in it."""
         return not (self.rests or self.delegated or self.holds or self.settled or self.unknown)
 
     @property
