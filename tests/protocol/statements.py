@@ -205,7 +205,7 @@ STATEMENTS: Final = (
     _S(13, "a tool may fix the path, and it is filled in", [give(1)], lambda s: s.value("†state.fixed") == 1,
        tools={"give": PINNED}),
     _S(14, "nothing is overwritten", [give(2, "†state.a")],
-       lambda s: (s.value("†state.a"), s.plan.submission.context) == (2, [{"type": "state", "a": 1}]),
+       lambda s: (s.value("†state.a"), [*s.plan.submission.context]) == (2, [{"type": "state", "a": 1}]),
        context=[{"type": "state", "a": 1}]),
     _S(15, "a value is put together when it is read", [give(2, "†state.l", _outputMethod="push")],
        lambda s: s.value("†state.l") == [1, 2], context=[{"type": "state", "l": [1]}]),
