@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from . import limits
@@ -147,6 +147,16 @@ class RunRule:
         is_known = all(labels <= self.sources.get(name, TRUSTED) and name in self.parameters for name, labels in given)
         return is_known and doubt.chosen <= self.chosen
 
+    @property
+    def has_values(self) -> bool:
+        """Whether the rule names values, those of the call that was shown among them."""
+        return any(said.get(ONE_OF) for said in self.parameters.values())
+
+    def without_values(self) -> RunRule:
+        """The rule without its values, which are deleted: it admits none in their places."""
+        kept = {name: {ONE_OF: []} if ONE_OF in said else said for name, said in self.parameters.items()}
+        return replace(self, parameters=kept, shown="")
+
     def __str__(self) -> str:
         said = [f"{name} {_told(one)}" for name, one in self.parameters.items()]
         others = sorted(self.chosen.union(*self.sources.values()))
@@ -273,6 +283,8 @@ def _type(value: Any) -> str:
 
 def _told(said: Mapping[str, Any]) -> str:
     [(how, what)] = said.items()
+    if how == ONE_OF and not what:
+        return "that is one of values that were deleted"
     if how == ONE_OF:
         values = ", ".join(json.dumps(one, ensure_ascii=False) for one in what)
         return f"that is {values}" if len(what) == 1 else f"that is one of {values}"

@@ -175,6 +175,30 @@ def test_a_rule_holds_in_every_instance_for_retries_and_amendments_and_not_in_a_
     assert backend.wait(run.id).calls[-1].rule is not None
 
 
+def test_a_rule_has_no_value_of_an_instance_that_was_deleted_and_admits_none_in_its_place(backend: Backend) -> None:
+    states = [
+        {"type": "state", "_instance": "ann", "to": "DE4711", "_trust": ["mail"]},
+        {"type": "state", "_instance": "bob", "to": "DE01", "end": "4711", "_trust": ["mail"]},
+    ]
+    plan = {"type": "plan", "calls": [pay("†state.to", "first")]}
+    run = backend.client.submit_document({"context": [ASKED, *states, plan], "tools": {"echo": EFFECT}})
+    held = {call["instance"]: call for call in wait_held(run, 2)}
+    run.approve(held["ann"], rule={"value": "shown"})
+    run.reject(held["bob"], reason="no")
+    backend.wait(run.id)
+    again = pay("DE†{state.end}", "more", _instance="bob")
+    run.amend([again], add=True)
+    assert backend.wait(run.id).calls[-1].rule == run.rules()[0]["rule"]
+    run.delete_instances("ann")
+    [rule] = run.rules()
+    assert (rule["parameters"], rule["call"], rule["shown"]) == ({"value": {"one_of": []}}, "0:ann", "")
+    assert "values that were deleted" in rule["text"]
+    assert rule["revoked"] is not None, "a worker that has read the rule hears of it, too"
+    run.amend([again | {"_outputPath": "†state.last"}], add=True)
+    assert [call["instance"] for call in wait_held(run)] == ["bob"]
+    run.cancel()
+
+
 def test_over_http_a_rule_takes_the_right_to_decide(backend: Backend) -> None:
     run = submitted(backend, pay("†data.one", "a"), pay("†data.evil", "b"))
     held = {call["call"]: call for call in wait_held(run, 2)}

@@ -26,10 +26,11 @@ from ...protocol.engine.loop import Loop
 from ...protocol.engine.outcomes import output_fault
 from ...protocol.plan.config import is_simulation
 from ...protocol.plan.lanes import Lane
+from ...protocol.run_rules import RunRule
 from .. import limits
 from ..backoff import batches
 from ..broker.attempts import CallId, lane_token, owner_token
-from ..broker.messages import TaskMessage, pack, pack_task
+from ..broker.messages import TaskMessage, pack, pack_task, unpack
 from ..errors import InfrastructureError
 from ..process import metrics
 from .commits import PUBLISHED_MS, DueRuns, approve_ms, promises_due
@@ -263,6 +264,8 @@ class LogRewrite:
         self._instances = list(instances)
         self._lanes = dict.fromkeys(map(lane_token, instances))
         self._last = "0-0"
+        self._rules: list[bytes] = []
+        """Rules that have lost values."""
 
     def write(self, entries: Iterable[RawEntry], kept: Callable[[Entry], object]) -> int:
         """Write the log anew, and call `kept` with each entry that stays. Returns how many are left out."""
@@ -276,10 +279,20 @@ class LogRewrite:
                         left_out += 1
                     else:
                         kept(read_entry(id_, fields))
-                        pipeline.xadd(log, dict(fields), id=id_)  # type: ignore[arg-type]  # redis wants it invariant
+                        pipeline.xadd(log, dict(self._without_values(id_, fields)), id=id_)  # type: ignore[arg-type]  # redis wants it invariant
                 pipeline.expire(log, limits.DELETING_KEPT_SECONDS)
                 pipeline.execute()
         return left_out
+
+    def _without_values(self, id_: bytes, fields: Fields) -> Fields:
+        """The fields of an entry that stays: a rule that names values of a call of these instances loses them, and is
+        revoked with that (SPEC R16.8).
+        """
+        rule = RunRule.read(unpack(fields[Field.RULE])) if Field.RULE in fields else None
+        if rule is None or rule.call.partition(":")[2] not in self._instances or not rule.has_values:
+            return fields
+        self._rules.append(id_)
+        return {**fields, Field.RULE: pack(rule.without_values().to_dict())}
 
     def replace(self, files: Iterable[str], deleted: Sequence[str], order: AuditRecord) -> bool:
         """Put it in the place of the log, and delete these files and the instances' calls in the outbox; `deleted` is
@@ -293,6 +306,7 @@ class LogRewrite:
             "last": self._last,
             "calls": [call for call in outbox if call.decode().rpartition("\x1f")[0] in self._lanes],
             "files": list(files),
+            "rules": self._rules,
             "deleted": json.dumps(deleted, ensure_ascii=False),
             "who": order.pack(),
         }

@@ -76,7 +76,7 @@ end
 -- nothing was added to it since the log was read.
 --
 -- Request: instances, lanes (as keys name them), last (the id up to which the log was read), calls (of them, in the outbox),
---          files (digests that nothing else shows), deleted (JSON: the instances of the run that were deleted, with these),
+--          files (digests that nothing else shows), rules (that have lost values: they are revoked), deleted (JSON: the instances of the run that were deleted, with these),
 --          who (see audit.py)
 -- Answer: status (none where there is no run), is_done
 function actions.forget()
@@ -107,6 +107,14 @@ function actions.forget()
     for _, digest in ipairs(request.files) do
         redis.call('HDEL', files, digest)
         redis.call('HDEL', pictures, digest)
+    end
+    for _, rule in ipairs(request.rules) do
+        if redis.call('HDEL', state, 'rule:' .. rule) == 1 then
+            local last, open = read_lane(redis.call('HGET', lanes, ''))
+            last = redis.call('XADD', log, '*', 'l', '', 'p', last, 'revoked', rule, 'audit', request.who)
+            redis.call('HSET', lanes, '', last .. ':' .. open)
+            redis.call('HSET', state, 'rules', last)
+        end
     end
     redis.call('UNLINK', progress)
     redis.call('HSET', state, 'deleted', request.deleted)
