@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from acts_celery import Client, LocalClient, Run, WorkerError, local
+from acts_celery import ActivitiesError, Client, LocalClient, Run, WorkerError, local
 from acts_celery.broker_config import EmbeddedServer, McpServer, SettingsError, load
 from acts_celery.protocol import Rejected
 from acts_celery.worker.broker.messages import pack
@@ -226,6 +227,96 @@ def test_an_operator_says_of_a_tool_that_it_only_reads_where_it_is_admitted(tmp_
     assert "web.page  changed  has effects" in asked("tools", "web.page")
     asked("admit", "web.page", "--json")
     assert "effects" not in json.loads(file.read_text())["web"]["page"]
+
+
+PAID: dict[str, Any] = {"effects": True, "result": ["mcp.web"]}
+
+
+@pytest.mark.parametrize(
+    ("said", "trust"),
+    [
+        ({"result": {"n": [], "*": ["pages"]}}, {"effects": True, "result": {"n": [], "*": ["pages"]}}),
+        ({"content": ["text"]}, {**PAID, "content": ["text"]}),
+        ({"proof": ["text"]}, {**PAID, "proof": ["text"]}),
+        ({"hosts": {"text": ["shop.example"]}}, {**PAID, "hosts": {"text": ["shop.example"]}}),
+    ],
+)
+def test_r16_8_an_operator_declares_fields_content_proofs_and_hosts_of_an_admitted_tool(
+    tmp_path: Path, said: Any, trust: Any
+) -> None:
+    settings = load(mcp={"web": faulty(tmp_path)}, mcp_admitted=str(tmp_path / "tools.json"))
+    tool = {"name": "pay", "inputSchema": {"type": "object", "properties": {"text": {}}}}
+    (tmp_path / "tools.json").write_text(json.dumps({"web": {"pay": {**tool, "_trust": said}}}))
+    register_tools(settings, known := Registry())
+    assert known.schemas()["web.pay"]["_trust"] == trust
+    other = Declaration.read({**tool, "name": "other"})
+    admit(settings, "web", [other])
+    assert read_admitted(settings)["web"]["pay"].said == said
+    live = {"pay": Declaration.read(tool)}
+    [_, found] = tool_admissions("web", live, read_admitted(settings)["web"])
+    assert (found.kept, found.dropped) == (said, {})
+    assert found.as_only_reading().tool.said == {key: one for key, one in said.items() if key == "result"}
+    live = {"pay": Declaration.read({**tool, "description": "Pays more."})}
+    [_, found] = tool_admissions("web", live, read_admitted(settings)["web"])
+    assert (found.kept, found.dropped) == ({}, said)
+
+
+@pytest.mark.parametrize(
+    ("said", "where", "word"),
+    [
+        ("mail", "", "object"),
+        ({"sources": ["mail"]}, "/sources", "unknown key"),
+        ({"effects": False}, "/effects", "beside"),
+        ({"result": []}, "/result", "source"),
+        ({"result": {"reviews.0.text": ["x"]}}, "/result/reviews.0.text", "element"),
+        ({"proof": ["code"]}, "/proof", "no parameter 'code'"),
+        ({"hosts": {"url": ["shop.example"]}}, "/hosts", "no parameter 'url'"),
+        ({"hosts": {"text": ["https://shop.example"]}}, "/hosts/text/0", "no host"),
+    ],
+)
+def test_r16_8_a_declaration_of_an_admitted_tool_in_another_shape_is_refused(
+    tmp_path: Path, said: Any, where: str, word: str
+) -> None:
+    settings = load(mcp_admitted=str(tmp_path / "tools.json"))
+    tool = {"name": "pay", "inputSchema": {"type": "object", "properties": {"text": {}}}, "_trust": said}
+    (tmp_path / "tools.json").write_text(json.dumps({"web": {"pay": tool}}))
+    with pytest.raises(ActivitiesError, match=rf"/web/pay/_trust{re.escape(where)}: .*{word}"):
+        read_admitted(settings)
+    (tmp_path / "tools.json").write_text(json.dumps({"web": {"pay": {**tool, "effects": False}}}))
+    with pytest.raises(ActivitiesError):
+        read_admitted(settings)
+
+
+def test_r16_8_content_of_a_tool_that_only_reads_is_refused(tmp_path: Path) -> None:
+    tool = {"name": "get", "inputSchema": {"properties": {"q": {}}}, "annotations": {"readOnlyHint": True}}
+    (tmp_path / "tools.json").write_text(json.dumps({"web": {"get": {**tool, "_trust": {"content": ["q"]}}}}))
+    with pytest.raises(ActivitiesError, match=r"/web/get/_trust/content: .*only reads"):
+        read_admitted(load(mcp_admitted=str(tmp_path / "tools.json")))
+
+
+def test_r16_8_what_is_declared_of_an_admitted_tool_counts_in_the_check_and_where_its_calls_start(
+    tmp_path: Path,
+) -> None:
+    found = admitted(tmp_path, {"web": faulty(tmp_path)})
+    file = tmp_path / "tools.json"
+    document = json.loads(file.read_text())
+    document["web"]["count"]["_trust"] = {"result": {"n": [], "*": ["pages"]}}
+    document["web"]["page"]["_trust"] = {"content": ["text"]}
+    file.write_text(json.dumps(document))
+    calls = [
+        {"_tool": "web.count", "text": "tea", "_outputPath": "†state.c"},
+        {"_tool": "web.echo", "text": "x", "_outputPath": "†state.e"},
+        {"_tool": "web.write", "text": "no. †{state.c.n}", "_outputPath": "†state.w"},
+        {"_tool": "web.page", "text": "†state.e", "_outputPath": "†state.p"},
+        {"_tool": "web.order", "text": "†state.e", "_outputPath": "†state.o"},
+    ]
+    solution, config = {"calls": calls}, {"trust": {"otherwise": "refuse"}}
+    with local(**found) as client:
+        plan = client.check({"context": [], "solution": solution, "config": config})
+        assert [one.calls for one in plan.findings if one.code in ("ACT601", "ACT602")] == [(4,)]
+        result = client.submit(solution=solution, config=config).wait(timeout_seconds=SECONDS)
+    assert [call.status for call in result.calls] == ["done", "done", "done", "done", "failed"]
+    assert (result.calls[4].error or {})["type"] == "Untrusted"
 
 
 def test_a_list_without_an_end_is_not_taken(tmp_path: Path) -> None:

@@ -434,6 +434,9 @@ def _lines(admission: ToolAdmission, *, whole: bool = False) -> Iterator[str]:
     tool = admission.tool
     effects = "has effects" if admission.has_effects else "only reads"
     yield f"{escaped(admission.name)}  {admission.state}  {effects}  {tool.digest[:12]}"
+    if said := admission.kept or admission.dropped:
+        again = "" if admission.kept else "  was said of another declaration: say it again where it holds"
+        yield f"    _trust: {escaped(json.dumps(said, ensure_ascii=False))}{again}"
     yield from (f"    {escaped(problem)}" for problem in (*admission.problems, *tool.notes))
     texts = tool.description.splitlines()
     for line in texts if whole else texts[:1]:

@@ -1,6 +1,7 @@
 """The tools of MCP servers as activities: those of `ACTS_MCP` that are admitted, under `SERVER.TOOL`.
 
-Their results are untrusted, and they have effects (SPEC R16.1), unless the operator or the tool says otherwise.
+Their results are untrusted, and they have effects (SPEC R16.1), unless the operator or the tool says otherwise. The
+operator may say so by field and by parameter (SPEC R16.8).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import binascii
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from hashlib import sha256
@@ -22,6 +23,8 @@ from ...broker_config import McpServer, Settings
 from ...protocol.calls.declarations import read_tools
 from ...protocol.calls.meta_properties import WHO
 from ...protocol.calls.tools import RESOURCE, SERVERS
+from ...protocol.calls.trust import trust_problems
+from ...protocol.errors import Problem, pointer
 from ...protocol.limits import Limits, value_problems
 from ...protocol.messages import TRUST
 from ...protocol.paths import copied
@@ -108,6 +111,8 @@ class Declaration:
     fields: Mapping[str, Any]
     only_reads: bool = False
     """Whether the operator who admitted the tool says that it only reads (SPEC R16.8)."""
+    said: Mapping[str, Any] = field(default_factory=dict)
+    """The fields, content, proofs and hosts that the operator who admitted the tool declares (SPEC R16.8)."""
     fault: str = ""
     """The reason why this is no declaration by the protocol."""
     asks: str = ""
@@ -158,6 +163,7 @@ class Declaration:
         trust = {
             **({"effects": True} if self.has_effects else {}),
             **({"result": [source]} if source is not None else {}),
+            **self.said,
         }
         return {
             **schema,
@@ -254,12 +260,15 @@ def _reading(name: str, asks: str, description: str, taken: Mapping[str, Any]) -
 #
 #     {"files": {"read_file": {"name": "read_file", "description": "…", "inputSchema": {…}, "annotations": {…}}}}
 #
-# An operator may add `"effects": false` to what the server says: the tool only reads (SPEC R16.8).
+# An operator may add `"effects": false` to what the server says: the tool only reads. `"_trust"` beside it declares the
+# sources of its results, which then have these and not the server's own, and parameters that are content, prove or are
+# addresses (SPEC R16.8).
 
 Admitted = Mapping[str, Mapping[str, Declaration]]
 """Server to tool to its admitted declaration."""
 
 _EFFECTS: Final = "effects"
+_DECIDING_NOTHING: Final = ("content", "proof", "hosts")
 
 UNSET: Final = "ACTS_MCP_ADMITTED is not set: set it to a file for the tools that are admitted, such as mcp-tools.json"
 
@@ -272,7 +281,7 @@ def read_admitted(settings: Settings) -> Admitted:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return {
-            str(server): {str(name): _read(str(name), fields) for name, fields in tools.items()}
+            str(server): {str(name): _read(str(server), str(name), fields) for name, fields in tools.items()}
             for server, tools in found.items()
         }
     except FileNotFoundError:
@@ -310,15 +319,41 @@ def admit(settings: Settings, server: str, tools: Iterable[Declaration], gone: I
 
 
 def _written(tool: Declaration) -> dict[str, Any]:
-    return {**tool.fields, **({_EFFECTS: False} if tool.only_reads else {})}
+    said = {TRUST: dict(tool.said)} if tool.said else {}
+    return {**tool.fields, **({_EFFECTS: False} if tool.only_reads else {}), **said}
 
 
-def _read(name: str, fields: object) -> Declaration:
+def _read(server: str, name: str, fields: object) -> Declaration:
     if not isinstance(fields, dict) or fields.get("name") != name:
         raise ValueError(f"tool {name!r} has no declaration of that name")
     if fields.get(_EFFECTS, False) is not False:
         raise ValueError(f'tool {name!r}: "effects" can only be false; without it the server\'s word counts')
-    return replace(Declaration.read(fields), only_reads=_EFFECTS in fields)
+    tool = replace(Declaration.read(fields), only_reads=_EFFECTS in fields)
+    if TRUST not in fields:
+        return tool
+    if (problem := next(_trust_problems(tool, fields[TRUST], server, name, TRUST), None)) is not None:
+        raise ValueError(problem)
+    return replace(tool, said=fields[TRUST])
+
+
+def _trust_problems(tool: Declaration, said: Any, *at: str) -> Iterator[Problem]:
+    """Problems of the `_trust` that an operator gives an admitted tool."""
+    if not isinstance(said, Mapping):
+        yield from trust_problems(said, *at)
+        return
+    if _EFFECTS in said:
+        yield Problem(pointer(*at, _EFFECTS), f'is said beside {TRUST}: "effects": false there if the tool only reads')
+    if "result" in said and not said["result"]:
+        text = 'names no source: write some, or fields, such as {"id": [], "*": ["web"]}, or leave it out'
+        yield Problem(pointer(*at, "result"), text)
+    yield from trust_problems({**said, _EFFECTS: True}, *at)
+    parameters = (tool.fields.get("inputSchema") or {}).get("properties") or {}
+    for key in _DECIDING_NOTHING:
+        if said.get(key) and not tool.has_effects:
+            yield Problem(pointer(*at, key), "says nothing of a tool that only reads: leave it out")
+        for name in said.get(key) or ():
+            if name not in parameters:
+                yield Problem(pointer(*at, key), f"the tool has no parameter {name!r}: name one of its inputSchema")
 
 
 # Failures of MCP servers: the type of a call's error is the name of one of these classes.
@@ -522,8 +557,21 @@ class ToolAdmission:
         return self.tool.only_reads and not (self.admitted is not None and self.admitted.only_reads)
 
     def as_only_reading(self) -> ToolAdmission:
-        """The tool, where the operator says now that it only reads."""
-        return self if self.live is None else replace(self, live=replace(self.live, only_reads=True))
+        """The tool, where the operator says now that it only reads: it keeps the sources of its results alone."""
+        if self.live is None:
+            return self
+        said = {key: value for key, value in self.kept.items() if key not in _DECIDING_NOTHING}
+        return replace(self, live=replace(self.live, only_reads=True, said=said))
+
+    @property
+    def kept(self) -> Mapping[str, Any]:
+        """The declarations of the operator that still hold: those of a tool that is as it was admitted."""
+        return self.admitted.said if self.admitted is not None and self.state == "admitted" else {}
+
+    @property
+    def dropped(self) -> Mapping[str, Any]:
+        """The declarations of the operator that are lost where the tool is admitted anew."""
+        return self.admitted.said if self.admitted is not None and self.state != "admitted" else {}
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `acts mcp tools --json` prints."""
@@ -531,6 +579,7 @@ class ToolAdmission:
             "name": self.name,
             "state": self.state,
             "effects": self.has_effects,
+            **({"trust": dict(self.kept)} if self.kept else {}),
             "digest": self.tool.digest,
             "problems": self.problems,
             "notes": self.tool.notes,
