@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol import Plan
+from acts_celery.protocol import Plan, check_submission
 from acts_celery.protocol.analysis.lint_rules import with_rules
-from acts_celery.protocol.engine.events import Hold, Start, Status
+from acts_celery.protocol.engine.events import Hold, Ruling, Start, Status, Verdict
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.run_rules import RunRule, RunRules, UserWords, rule_problems
 from acts_celery.protocol.state.fold import Fold
 
 from . import naive
+from .authoring import ACTIVITIES, Author, carry_out
 from .building import DATE, call, checked
 from .laws import law
+from .simulator import Lane, World
 from .strategies import SCHEMAS
 from .test_r16_trust import LABELLED, Watched, _checked, labelled, with_other_values
 
@@ -225,7 +228,7 @@ def naively_fits(said: Mapping[str, Any], value: Any, texts: list[str]) -> bool:
         many = value if type(value) is list and value else [value]
         return all(type(one) is str and len(one) > 2 and any(_stands_in(text, one) for text in texts) for one in many)
     types = {"text": str, "boolean": bool, "list": list, "object": dict, "null": type(None)}
-    return type(value) is types[said["any"]] and not re.search(r"(?<![\w\"])-?\d", json.dumps(value))
+    return type(value) is types[said["any"]] and not re.search(r"\d", re.sub(r'"([^"\\]|\\.)*"', "", json.dumps(value)))
 
 
 def _stands_in(text: str, part: str) -> bool:
@@ -329,3 +332,96 @@ def test_the_check_proves_what_schemas_leave_nothing_of() -> None:
     assert [one["asked"] for one in with_rules(plan_of(*calls), [wide])] == ["unless", "unless"]
     approved = plan_of(*calls, tools=tools, config={"approve": ["pay"]})
     assert list(with_rules(approved, [wide])) == []
+
+
+# Schedules and rules: whatever goes wrong, whoever answers and revokes when, no call starts by a rule that is not in
+# force, or that shows less.
+
+RULED_BATCHES = [0, *(pytest.param(batch, marks=pytest.mark.nightly) for batch in range(1, 20))]
+
+
+def plan_with_effects(random: Random) -> Plan:
+    """A plan of which others write many results, and some tools have effects."""
+    submission = Author(random).submission()
+    for message in submission["context"]:
+        if message["type"] in ("state", "input") and random.random() < 0.4:
+            message["_trust"] = [random.choice(("mail", "page"))]
+    activities = {
+        name: {**schema, "_trust": {"effects": random.random() < 0.6, "result": ["mail"] * (random.random() < 0.1)}}
+        for name, schema in ACTIVITIES.items()
+    }
+    return check_submission({**submission, "context": [ASKED, *submission["context"]]}, activities=activities)
+
+
+def answering(plan: Plan, random: Random) -> Callable[[Hold], tuple[Ruling, RunRule | None]]:
+    """A person who approves most calls, often with a rule, and rejects others."""
+    words = UserWords(plan.submission.context)
+
+    def answer(hold: Hold) -> tuple[Ruling, RunRule | None]:
+        if hold.doubt is None or random.random() < 0.2:
+            return Ruling(Verdict.REJECTED, reason="no"), None
+        said = {name: random.choice(("shown", "words", "any", {"at_most": 50})) for name in hold.doubt.given}
+        wide = {name for name in said if any(f"/{name}" in one for one in faults(said, hold, words))}
+        said |= dict.fromkeys(wide, "shown")
+        if random.random() < 0.3 or faults(said, hold, words):
+            return Ruling(Verdict.APPROVED), None
+        return Ruling(Verdict.APPROVED), RunRule.of(said, hold.call, hold.doubt, hold.parameters)
+
+    return answer
+
+
+def played(seed: int) -> list[tuple[Any, ...]]:
+    """What became of rules, and what started, in one schedule of one plan."""
+    random = Random(seed)
+    plan = plan_with_effects(random)
+    share = random.choice((0, 0, 0.5))
+    calls = [(lane, one.index) for lane, laid in plan.lanes.items() for one in laid.calls if not one.is_fire_and_forget]
+
+    def carry(start: Start, lane: Lane, attempt: int, context: Mapping[str, Any]) -> Any:
+        world.log.history.append(("started", lane, start.call.index, start.parameters))
+        return carry_out(start, attempt, context)
+
+    faulty = {call for call in calls if random.random() < share}
+    misfortunes = random.choice((0, 4, 10, 30))
+    world = World(plan, carry, random, misfortunes=misfortunes, faulty=faulty)
+    world.answer = answering(plan, random)
+    world.run()
+    return world.log.history
+
+
+def starts_by_rules(history: list[tuple[Any, ...]]) -> int:
+    """How many calls rules let start; fails for one that no rule in force lets, or that starts with something else."""
+    in_force, last, count = dict[str, RunRule](), dict[tuple[Lane, int], tuple[Any, Mapping[str, Any]]](), 0
+    for what, *about in history:
+        if what == "given":
+            in_force[about[0]] = about[1]
+        elif what == "revoked":
+            del in_force[about[0]]
+        elif what in ("asked", "ruled"):
+            lane, hold = about
+            last[lane, hold.call.index] = what == "ruled", hold.parameters
+            if what == "ruled":
+                assert shows(in_force[hold.rule], hold)
+                count += 1
+        elif what == "decided":
+            lane, index, verdict = about
+            last[lane, index] = verdict is Verdict.APPROVED, last[lane, index][1]
+        elif what == "undone":
+            last = {call: held for call, held in last.items() if call[0] != about[0] or call[1] not in about[1]}
+        elif (about[0], about[1]) in last:
+            assert last[about[0], about[1]] == (True, about[2])
+    return count
+
+
+def shows(rule: RunRule, hold: Hold) -> bool:
+    """Whether a rule shows a call, read anew."""
+    said, given = rule.to_dict(), hold.doubt.given if hold.doubt is not None else {}
+    fits = all(naively_fits(one, hold.parameters[name], [ASKED["message"]]) for name, one in said["parameters"].items())
+    is_known = all(labels <= set(said["sources"].get(name, ())) for name, labels in given.items())
+    is_same = hold.call.tool == said["tool"] and not (hold.call.each or hold.call.gather)
+    return fits and is_known and is_same and hold.doubt is not None and hold.doubt.chosen <= set(said["chosen"])
+
+
+@pytest.mark.parametrize("batch", RULED_BATCHES)
+def test_whatever_goes_wrong_no_call_starts_by_a_rule_that_is_revoked_or_shows_less(batch: int) -> None:
+    assert sum(starts_by_rules(played(batch * 60 + number)) for number in range(60)) > 0

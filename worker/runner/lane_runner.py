@@ -381,10 +381,10 @@ class LaneRunner:
             self._decider.results.append((attempt, delivery.result))
 
     def _is_unknown(self, delivery: Delivery) -> bool:
-        """Whether a result belongs to a call that is not known here to have begun."""
+        """Whether a result belongs to a call that is not known here to have begun: it waits, or for a person."""
         attempt = delivery.attempt
         is_newer = attempt.again > self._lane.again(attempt.id.index)
-        return is_newer or self._status(attempt.id.index) is Status.WAITING
+        return is_newer or self._status(attempt.id.index) in (Status.WAITING, Status.HELD)
 
     async def _release_or_continue(self) -> bool:
         """Take back the runner's lease and the task's mark before leaving; news in the lane are a reason to stay."""

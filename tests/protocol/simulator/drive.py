@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from acts_celery.protocol.engine.events import FINAL, CallBegun, CallHeld, Evidence, Hold, Outcome, Start, Status
+from acts_celery.protocol.engine.events import FINAL, CallBegun, Evidence, Hold, Outcome, Start, Status
 
 from .log import DATE, DECIDED, Commit, Committed, Entry, Result, Steps
 from .views import LaneView
@@ -87,11 +87,11 @@ class Drive:
 
     def _is_unknown(self, result: Result) -> bool:
         is_newer = result.again > self.view.again[result.index]
-        return is_newer or self.view.execution.status(result.index) is Status.WAITING
+        return is_newer or self.view.execution.status(result.index) in (Status.WAITING, Status.HELD)
 
-    def _decide(self) -> tuple[list[Entry], list[Start], list[CallHeld]]:
+    def _decide(self) -> tuple[list[Entry], list[Start], list[Hold]]:
         """Apply what has ended, one after the other; say what can begin, and of what a person is to be asked."""
-        execution, entries, starts, asks = self.view.execution, list[Entry](), list[Start](), list[CallHeld]()
+        execution, entries, starts, asks = self.view.execution, list[Entry](), list[Start](), list[Hold]()
         results, self._results = self._results, []
         for result in results:
             if execution.status(result.index) not in FINAL and self.view.is_of_now(result):
@@ -99,8 +99,9 @@ class Drive:
         while decisions := execution.decide(DATE):
             for decision in decisions:
                 if isinstance(decision, Hold):
-                    assert decision.evidence is not None, f"call {decision.call.index} is held, and nobody is there"
-                    asks.append(CallHeld(decision.call.index, decision.snapshot, evidence=decision.evidence))
+                    is_asked = decision.evidence is not None or self.world.has_people
+                    assert is_asked, f"call {decision.call.index} is held, and nobody is there"
+                    asks.append(decision)
                 elif isinstance(decision, Start):
                     starts.append(decision)
                 elif isinstance(decision, Outcome):
@@ -111,9 +112,10 @@ class Drive:
         self.view.apply(outcome)
         return Entry(outcome, attempt)
 
-    def _commit(self, entries: Sequence[Entry], starts: Sequence[Start], asks: Sequence[CallHeld]) -> Steps:
+    def _commit(self, entries: Sequence[Entry], starts: Sequence[Start], asks: Sequence[Hold]) -> Steps:
         execution = self.view.execution
-        leaves = not self.running and not starts and not self.view.waits_for_global
+        goes_on = bool(self.running or starts or any(hold.rule for hold in asks))
+        leaves = not goes_on and not self.view.waits_for_global
         claims = [start.call.index for start in starts]
         once = [start for start in starts if execution.is_once(start.call)]
         begins = {
@@ -127,8 +129,8 @@ class Drive:
                     execution.note_unknown(start.call.index, "its worker died")
                 elif is_claimed:
                     self._begin(start, begins.get(start.call.index))
-            for event in asks if committed.asked else ():
-                execution.apply(event)
+            for hold in asks if committed.asked else ():
+                execution.apply(hold.event)
         yield
         self.world.publish(committed.woken)
         if not committed.accepted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from acts_celery.protocol.engine.events import (
     CallBegun,
@@ -12,12 +13,16 @@ from acts_celery.protocol.engine.events import (
     CallsUndone,
     Event,
     Failure,
+    Hold,
     Outcome,
+    RuleGiven,
+    RuleRevoked,
     Ruling,
     Status,
     Success,
     effective_events,
 )
+from acts_celery.protocol.run_rules import RunRule
 
 Lane = str | None
 Steps = Generator[None, None, None]
@@ -50,10 +55,10 @@ class Undone:
 @dataclass(frozen=True, slots=True)
 class Noted:
     """In a lane's journal: a call that runs at most once begins, its end is not known, or a person has said
-    what became of it (SPEC R4.11).
+    what became of it (SPEC R4.11); a call is held, or was decided on; in the global one a rule is given or revoked.
     """
 
-    event: CallBegun | CallHeld | CallDecided
+    event: CallBegun | CallHeld | CallDecided | RuleGiven | RuleRevoked
 
 
 Journal = list[Entry | Undone | Noted]
@@ -85,8 +90,8 @@ class Commit:
     claims: Sequence[int] = ()
     begins: Mapping[int, CallBegun] = field(default_factory=dict)
     """What the journal is to say of those of the claimed calls that run at most once."""
-    asks: Sequence[CallHeld] = ()
-    """Calls whose end is not known."""
+    asks: Sequence[Hold] = ()
+    """Calls whose end is not known, or that others would decide on."""
     park: bool = False
     leaves: bool = False
 
@@ -106,7 +111,7 @@ class Committed:
     doubtful: tuple[bool, ...]
     """For each claim whether nobody knows how the call has ended."""
     asked: bool
-    """Whether a person is asked about all that the commit asks about."""
+    """Whether a person is asked about all that the commit asks about, or a rule has decided."""
     woken: tuple[Lane, ...]
 
 
@@ -136,6 +141,18 @@ class Log:
     """Lanes with a task that nobody has taken up, and the mark of each; every mark is a new one."""
     drivers: set[tuple[Lane, int]] = field(default_factory=set)
     parked: set[Lane] = field(default_factory=set)
+    held: dict[tuple[Lane, int], Hold] = field(default_factory=dict)
+    """The calls on which a person is to decide."""
+    decided: dict[tuple[Lane, int], int] = field(default_factory=dict)
+    """The calls on which a person or a rule has decided, until they are carried out again: how much there was in the
+    lane's journal then.
+    """
+    rules: dict[str, RunRule] = field(default_factory=dict)
+    """The rules in force."""
+    rules_last: str = ""
+    """The entry that has changed the rules last."""
+    history: list[tuple[Any, ...]] = field(default_factory=list)
+    """What became of rules and of calls on which others would decide, in order."""
     _marks: int = 0
 
     @property
@@ -160,8 +177,10 @@ class Log:
             not (is_outdated or is_in_doubt) and self._claim(commit, index)
             for index, is_in_doubt in zip(commit.claims, doubtful, strict=True)
         )
-        asked = [not is_outdated and all(accepted) and self._ask(lane, event) for event in commit.asks]
-        nothing_new = is_current and (lane is None or len(self.journals[None]) == commit.global_seen)
+        asked = [not is_outdated and all(accepted) and self._ask(commit, hold) for hold in commit.asks]
+        is_ruled_anew = any(hold.rules not in (None, self.rules_last) for hold in commit.asks)
+        nothing_new = is_current and not is_ruled_anew
+        nothing_new = nothing_new and (lane is None or len(self.journals[None]) == commit.global_seen)
         if commit.park and nothing_new:
             self.parked.add(lane)
         if commit.clears_mark is not None and self.published.get(lane) == commit.clears_mark:
@@ -191,12 +210,36 @@ class Log:
         self.settled[lane, index] = len(self.journals[lane])
         self._mark(lane)
 
+    def decide(self, lane: Lane, index: int, ruling: Ruling, rule: RunRule | None) -> None:
+        """A person decides on a call, and may give a rule with that."""
+        del self.held[lane, index]
+        self.journals[lane].append(Noted(CallDecided(index, ruling)))
+        self.decided[lane, index] = len(self.journals[lane])
+        self.history.append(("decided", lane, index, ruling.verdict))
+        if rule is not None:
+            self._change_rules(RuleGiven(rule))
+            self.rules[self.rules_last] = rule
+            self.history.append(("given", self.rules_last, rule))
+        self._mark(lane)
+
+    def revoke(self, rule: str) -> None:
+        """A person revokes a rule."""
+        del self.rules[rule]
+        self._change_rules(RuleRevoked(rule))
+        self.history.append(("revoked", rule))
+
+    def _change_rules(self, event: RuleGiven | RuleRevoked) -> None:
+        self.rules_last = f"{len(self.journals[None])}-0"
+        self.journals[None].append(Noted(event))
+
     def undo(self, lane: Lane, calls: Collection[int], stale: Collection[int]) -> None:
         """Have calls that have ended carried out again; the lane is published again."""
         for index in calls:
             del self.ends[lane, index]
+            self.decided.pop((lane, index), None)
         self.journals[lane].append(Undone(CallsUndone(tuple(calls), stale=tuple(stale))))
         self.retried[lane] = len(self.journals[lane])
+        self.history.append(("undone", lane, tuple(calls)))
         self._mark(lane)
 
     def standing(self) -> dict[tuple[Lane, int], Entry]:
@@ -247,7 +290,8 @@ class Log:
         lane, owner = commit.lane, commit.owner
         call = lane, index
         is_ours = call not in self.ends and self.holders.get(call, owner) == owner and not self.is_finished
-        is_ours = is_ours and commit.seen >= self.settled.get(call, 0)
+        is_ours = is_ours and call not in self.held
+        is_ours = is_ours and commit.seen >= max(self.settled.get(call, 0), self.decided.get(call, 0))
         if is_ours and self.holders.get(call) != owner:
             self.holders[call], self.begun[call] = owner, len(self.journals[lane])
             self.settled.pop(call, None)
@@ -260,12 +304,31 @@ class Log:
         call = lane, index
         return call in self.begun and call not in self.holders and call not in self.settled
 
-    def _ask(self, lane: Lane, event: CallHeld) -> bool:
-        call = lane, event.call
+    def _ask(self, commit: Commit, hold: Hold) -> bool:
+        lane, call = commit.lane, (commit.lane, hold.call.index)
+        if hold.evidence is None:
+            return commit.seen >= self.decided.get(call, 0) and self._hold(lane, hold)
         if is_news := self._is_doubtful(*call) and call not in self.unknown:
             self.unknown.add(call)
-            self.journals[lane].append(Noted(event))
+            self.journals[lane].append(Noted(hold.event))
         return is_news
+
+    def _hold(self, lane: Lane, hold: Hold) -> bool:
+        """Hold a call, unless the rules have changed since it was decided; a rule decides on it at once."""
+        call = lane, hold.call.index
+        is_lost = call in self.begun and call not in self.holders  # others may have written more to what it reads since
+        is_free = is_lost or not any(call in known for known in (self.begun, self.decided))
+        is_free = is_free and call not in self.ends and call not in self.held
+        if not (is_free and hold.rules == self.rules_last):
+            return False
+        self.journals[lane].append(Noted(hold.event))
+        self.begun.pop(call, None)
+        self.history.append(("ruled" if hold.rule else "asked", lane, hold))
+        if hold.rule:
+            self.decided[call] = len(self.journals[lane])
+        else:
+            self.held[call] = hold
+        return True
 
 
 def standing(journal: Iterable[Entry | Undone | Noted]) -> list[Entry]:

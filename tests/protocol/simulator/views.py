@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
-from acts_celery.protocol.engine.events import Outcome, Status
+from acts_celery.protocol.engine.events import Outcome, RuleGiven, RuleRevoked, Status
 from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.run_rules import RunRules, UserWords
 from acts_celery.protocol.state.fold import Fold
 
 from .log import Entry, Lane, Noted, Result, Steps, Undone, effective
@@ -22,6 +23,7 @@ class RunView:
     def __init__(self, world: World) -> None:
         self.world = world
         self.fold, self.statuses, self.seen = Fold(), dict[int, Status](), 0
+        self.rules = RunRules(words=UserWords(world.given.get(None, ())))
         for message in world.given.get(None, ()):
             self.fold.append(message, "context")
 
@@ -38,6 +40,10 @@ class RunView:
             elif isinstance(entry, Entry):
                 append(self.fold, entry.outcome)
                 self.statuses[entry.outcome.index] = entry.outcome.status
+            elif isinstance(entry.event, RuleGiven):
+                self.rules.give(f"{self.seen}-0", entry.event.rule)
+            elif isinstance(entry.event, RuleRevoked):
+                self.rules.revoke(f"{self.seen}-0", entry.event.revoked)
             self.seen += 1
 
 
@@ -61,7 +67,7 @@ class LaneView:
         for message in world.given.get(lane, ()):
             self.fold.append(message, "context")
         plan = world.plan
-        self.execution = Execution.of(plan, laid_out, self.fold)
+        self.execution = Execution.of(plan, laid_out, self.fold, rules=run.rules)
         self.awaited = world.awaited[lane]
         self.again = Counter(index for entry in entries if isinstance(entry, Undone) for index in entry.event.calls)
         """How often each call had ended and was undone."""
@@ -119,7 +125,7 @@ class LaneView:
         for entry in effective(entries):
             if isinstance(entry, Entry):
                 self.apply(entry.outcome)
-            elif isinstance(entry, Noted):
+            elif isinstance(entry, Noted) and not isinstance(entry.event, RuleGiven | RuleRevoked):
                 self.execution.apply(entry.event)
         self.seen += len(entries)
 

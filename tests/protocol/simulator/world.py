@@ -7,8 +7,9 @@ from random import Random
 from typing import Any
 
 from acts_celery.protocol import Conflict, Context, Plan
-from acts_celery.protocol.engine.events import Failure, Ruling, Start, Status, Success
+from acts_celery.protocol.engine.events import Failure, Hold, Ruling, Start, Status, Success
 from acts_celery.protocol.plan.waits import LaneWaits, RetryReach
+from acts_celery.protocol.run_rules import RunRule
 
 from .log import DATE, Lane, Log, Result, standing
 from .process import Process, Task
@@ -16,6 +17,8 @@ from .views import LaneView
 
 Settle = Callable[[Lane, int], Ruling]
 """Says what became of a call whose end is not known: a person who has looked."""
+Answer = Callable[[Hold], tuple[Ruling, RunRule | None]]
+"""Decides on a held call: a person, who may give a rule with the approval."""
 Carry = Callable[[Start, Lane, int, Mapping[str, Any]], "Success | Failure"]
 """Carries a call out: the start, its lane, the attempt (from 0) and its context."""
 MOST_STEPS = 10_000
@@ -59,6 +62,8 @@ class World:
         self._attempts: dict[tuple[Lane, int], int] = {}
         self._carry, self._misfortunes, self._owners = carry, misfortunes, 0
         self._settle = settle
+        self.answer: Answer | None = None
+        """Who decides on what is held; nobody is there by default."""
         self._processes = [Process(self) for _ in range(processes)]
 
     def run(self) -> None:
@@ -73,6 +78,8 @@ class World:
             elif not self._move():
                 if self.log.unknown:
                     self._ask()
+                elif self.log.held:
+                    self._answer_one()
                 elif not self.log.is_finished:
                     self._sweep()
                 elif not self._retry(downstream=True):
@@ -80,6 +87,11 @@ class World:
         raise AssertionError("does not come to an end")
 
     # What drives ask of it.
+
+    @property
+    def has_people(self) -> bool:
+        """Whether somebody decides on what is held."""
+        return self.answer is not None
 
     def next_owner(self) -> int:
         """A name for a drive."""
@@ -158,6 +170,11 @@ class World:
         if self.log.unknown and self.random.random() < 0.1:
             self._ask()
             return True
+        if self.log.held and self.random.random() < 0.2:
+            self._answer_one()
+            return True
+        if self.log.rules and self.random.random() < 0.03:
+            self.log.revoke(self.random.choice(sorted(self.log.rules)))
         if not (queued or remote or calls or ready):
             return False
         place = self.random.randrange(queued + remote + len(calls) + len(ready))
@@ -178,6 +195,13 @@ class World:
         lane, index = self.random.choice(sorted(self.log.unknown, key=str))
         assert self._settle is not None
         self.log.settle(lane, index, self._settle(lane, index))
+        self._publish_or_die(lane)
+
+    def _answer_one(self) -> None:
+        """A person decides on a call that is held; the client may be killed before it publishes the lane."""
+        lane, index = self.random.choice(sorted(self.log.held, key=str))
+        assert self.answer is not None
+        self.log.decide(lane, index, *self.answer(self.log.held[lane, index]))
         self._publish_or_die(lane)
 
     def _retry(self, *, downstream: bool) -> bool:

@@ -341,7 +341,7 @@ end
 --          (whether there is a web hook to be called for what is held)
 -- Answer: held (for each hold whether it was written)
 
-local holds = {}
+local holds, is_ruled_anew = {}, false
 for i, hold in ipairs(request.holds) do
     local before = entries[hold.call]
     local kind, attempt, failures, holder = read_condition(before)
@@ -354,7 +354,7 @@ for i, hold in ipairs(request.holds) do
     end
     is_free = is_free and not is_unseen(kind, holder)
     if hold.rules and hold.rules ~= (redis.call('HGET', state, 'rules') or '') then
-        is_free = false -- a rule was given or revoked since: it is decided anew
+        is_free, is_ruled_anew = false, true -- a rule was given or revoked since: it is decided anew
     end
     local is_ruled = hold.rules and hold.rule ~= ''
     holds[i] = status == 'running' and not is_outdated and all_accepted and is_free
@@ -447,7 +447,7 @@ end
 -- Answer: woken (lanes to be published), due (where something becomes due sooner than the sweep would look: when)
 
 local global_id = lane == '' and last or read_lane(known[2])
-local nothing_new = fresh and (lane == '' or global_id == request.global_seen)
+local nothing_new = fresh and not is_ruled_anew and (lane == '' or global_id == request.global_seen)
 if request.park and nothing_new and not is_over(status) then
     redis.call('ZADD', parked, redis.call('HGET', state, 'wakes') or '0', lane)
 end
