@@ -10,7 +10,8 @@ else, has it, as a whole. `one_of` gives the values, `shown` stands for the one 
 from 0 to the bound. `any` is whatever comes from the sources that were shown, of the type that was shown; what has
 numbers in it needs a bound.
 
-A rule admits a call only from sources that the shown call had, for the same parameters. It admits no call that
+A rule admits a call only from sources that the shown call had, for the same parameters. If a model wrote the call after
+it was shown what others wrote, they decide every parameter, also one that is no reference. A rule admits no call that
 `config.approve` holds, whose end is not known, that runs for each element, gathers, sees data of others in a scope, or
 is answered by a delegate or a model: people are asked about each of those.
 """
@@ -25,7 +26,7 @@ from typing import Any, Final
 from . import limits
 from .calls.call import Call
 from .calls.tools import Executor
-from .errors import Problem, pointer
+from .errors import Problem, one_line, pointer
 from .messages import CHOSEN, DATA_TYPES, ERROR, FIELDS, TEXT_TYPES, TRUST, Message
 from .paths import MISSING
 from .references import DAGGER
@@ -135,15 +136,12 @@ class RunRule:
 
     def admits(self, call: Call, doubt: Doubt, parameters: Mapping[str, Any], words: UserWords) -> bool:
         """Whether a call may start with these parameters, since all that others would decide is as the rule says."""
-        if (call.tool, call.runner.name) != (self.tool, self.code) or outside(call, doubt) is not None:
-            return False
-        if not self.covers(doubt):
-            return False
-        return all(_fits(said, parameters.get(name, MISSING), words) for name, said in self.parameters.items())
+        fit = (_fits(said, parameters.get(name, MISSING), words) for name, said in self.parameters.items())
+        return is_like(self, call, doubt) and all(fit)
 
-    def covers(self, doubt: Doubt) -> bool:
+    def covers(self, call: Call, doubt: Doubt) -> bool:
         """Whether the sources of a call are those of the call that was shown, and each parameter is in the rule."""
-        given = doubt.given.items()
+        given = _decided(call, doubt).items()
         is_known = all(labels <= self.sources.get(name, TRUSTED) and name in self.parameters for name, labels in given)
         return is_known and doubt.chosen <= self.chosen
 
@@ -161,8 +159,9 @@ class RunRule:
         said = [f"{name} {_told(one)}" for name, one in self.parameters.items()]
         others = sorted(self.chosen.union(*self.sources.values()))
         chosen = [f"also where {' and '.join(sorted(self.chosen))} had a say in whether it runs"] if self.chosen else []
-        parts = (*said, *chosen, f"from {', '.join(others)}", "nothing else that others wrote decides")
-        return f"any call of {self.tool} with {'; '.join(parts)}"
+        calls = " with ".join((f"any call of {self.tool}", *said[:1]))
+        parts = (calls, *said[1:], *chosen, f"from {', '.join(others)}", "nothing else that others wrote decides")
+        return one_line("; ".join(parts))
 
     def to_dict(self) -> dict[str, Any]:
         """The rule in JSON."""
@@ -187,7 +186,7 @@ class RunRule:
     def of(cls, said: Mapping[str, Any], call: Call, doubt: Doubt, parameters: Mapping[str, Any]) -> RunRule:
         """Make a rule without `rule_problems` of the call that was shown."""
         conditions = {name: _condition(one, parameters[name]) for name, one in said.items()}
-        return cls(call.tool, call.runner.name, conditions, doubt.given, doubt.chosen)
+        return cls(call.tool, call.runner.name, conditions, _decided(call, doubt), doubt.chosen)
 
 
 def outside(call: Call, doubt: Doubt) -> str | None:
@@ -196,9 +195,15 @@ def outside(call: Call, doubt: Doubt) -> str | None:
         return "a model or a delegate answers it"
     if call.each or call.gather:
         return "it runs for each element, or reads in every instance"
-    if any(scope.kind in doubt.given for scope in call.scopes):
+    if any(call.prompt_labels or scope.kind in doubt.given for scope in call.scopes):
         return "others decide what its scopes show"
     return None
+
+
+def _decided(call: Call, doubt: Doubt) -> Mapping[str, Labels]:
+    """What others decide of a call, with their sources."""
+    written = {name: call.prompt_labels | doubt.given.get(name, TRUSTED) for name in call.parameters}
+    return {**doubt.given, **written} if call.prompt_labels else doubt.given
 
 
 def rule_problems(
@@ -214,7 +219,7 @@ def rule_problems(
     if not isinstance(said, Mapping):
         yield Problem("", 'must be an object, such as {"iban": "words", "amount": {"at_most": 50}}')
         return
-    for name in sorted(doubt.given.keys() - said.keys()):
+    for name in sorted(_decided(call, doubt).keys() - said.keys()):
         yield Problem("", f'others decide {name}: say what it may be, such as {{"{name}": "{SHOWN}"}}')
     for name, one in said.items():
         if name not in parameters:
@@ -317,8 +322,7 @@ class RunRules:
 
     def admitting(self, call: Call, doubt: Doubt, parameters: Mapping[str, Any]) -> str:
         """The rule that lets a call start; empty where none does."""
-        found = (id_ for id_, rule in self.given.items() if rule.admits(call, doubt, parameters, self.words))
-        return next(found, "")
+        return next((id_ for id_, rule in self.given.items() if rule.admits(call, doubt, parameters, self.words)), "")
 
 
 # Proof: which calls of a plan a rule lets start for certain, and which only where their values fit it (SPEC R16.5).
@@ -327,7 +331,7 @@ class RunRules:
 def is_like(rule: RunRule, call: Call, doubt: Doubt) -> bool:
     """Whether a rule may let a call start that would be held for all that others may decide there."""
     is_same = (rule.tool, rule.code) == (call.tool, call.runner.name)
-    return is_same and outside(call, doubt) is None and rule.covers(doubt)
+    return is_same and outside(call, doubt) is None and rule.covers(call, doubt)
 
 
 def is_certain(rule: RunRule, call: Call, properties: Mapping[str, Any], words: UserWords) -> bool:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from acts_celery.protocol import Output, Plan, Rejected, check_in, run_rules, trust
 from acts_celery.protocol.calls import trust as declared_trust
+from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.trust import Hosts, OperatorTrust, ToolTrust
 from acts_celery.protocol.engine import execution
 from acts_celery.protocol.engine.events import Start
@@ -381,9 +382,9 @@ def anywhere(answer: Any, trust: ToolTrust, fold: Fold) -> bool:
     return any(answer == row["id"] for row in rows)
 
 
-def unasked(self: RunRule, doubt: Doubt) -> bool:
+def unasked(self: RunRule, call: Call, doubt: Doubt) -> bool:
     """Let a rule start a call whoever chose that it runs."""
-    return COVERS(self, replace(doubt, chosen=frozenset()))
+    return COVERS(self, call, replace(doubt, chosen=frozenset()))
 
 
 OWN, TOGETHER, COVERS = FieldLabels.own, ToolTrust.together, RunRule.covers
@@ -403,8 +404,9 @@ MUTANTS: Mapping[str, tuple[str, Sequence[Patch]]] = {
     "an address is read to where a host ends": ("hosts", [(declared_trust, "host_of", beginning)]),
     "any answer is endorsed": ("endorsements", [(execution, "is_among", lambda *_: True)]),
     "an answer may be what others wrote": ("endorsements", [(execution, "is_among", anywhere)]),
-    "a rule forgets sources": ("rules", [(RunRule, "covers", lambda self, doubt: doubt.chosen <= self.chosen)]),
+    "a rule forgets sources": ("rules", [(RunRule, "covers", lambda self, _, doubt: doubt.chosen <= self.chosen)]),
     "a rule forgets who chose": ("rules", [(RunRule, "covers", unasked)]),
+    "a rule forgets what a model wrote": ("rules", [(run_rules, "_decided", lambda _, doubt: doubt.given)]),
     "a rule does not look at values": ("rules", [(run_rules, "_fits", lambda *_: True)]),
 }
 SEEDS, DATA = st.integers(0, 2**32), st.data()

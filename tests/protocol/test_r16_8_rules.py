@@ -206,6 +206,23 @@ def test_no_rule_is_for_a_call_whose_end_is_not_known() -> None:
     assert (asked.rule, asked.event.status) == ("", Status.UNKNOWN)
 
 
+def test_of_a_call_that_a_model_wrote_after_it_was_shown_a_mail_a_rule_has_every_parameter() -> None:
+    def written(**given: Any) -> Plan:
+        return plan_of(call("pay", "†state.paid", _trust=["mail"], **given))
+
+    (_, shown), *_ = acted(written(iban="DE01")).held_calls
+    assert "others decide iban" in "".join(faults({}, shown))
+    rule = rule_of({"iban": "words"}, shown)
+    for parameters, is_ruled in (
+        ({"iban": "DE02"}, True),
+        ({"iban": "DE66"}, False),
+        ({"iban": "DE02", "amount": 10**6}, False),
+        ({}, False),
+        ({"iban": "DE02", "_scopes": ["state"]}, False),
+    ):
+        assert bool(acted(written(**parameters), rule).ruled) is is_ruled
+
+
 # Laws: rules drawn at random let start what they show, and nothing else (SPEC R16.6, R16.8).
 
 VALUES = st.sampled_from(
@@ -242,11 +259,11 @@ def test_no_call_starts_by_a_rule_that_differs_from_what_the_rule_shows(data: st
     names = data.draw(st.lists(st.sampled_from(["one", "two"]), min_size=1, max_size=2, unique=True))
     chosen = st.sampled_from([[], ["mail"], ["web"]])
 
-    def plan(values: Mapping[str, Any], source: str, by: list[str], *trusted: str) -> Plan:
+    def plan(values: Mapping[str, Any], source: str, by: list[str], *trusted: str, **more: Any) -> Plan:
         context = [ASKED, {"type": "data", "data": dict(values), "_trust": [source]}]
         given = {name: values[name] if name in trusted else f"†data.{name}" for name in names}
         who = {"_trust": by} if by else {}
-        return plan_of(call("pay", "†state.paid", **given, **who), context=context)
+        return plan_of(call("pay", "†state.paid", **given, **more, **who), context=context)
 
     first, by = {name: data.draw(VALUES) for name in names}, data.draw(chosen)
     (_, shown), *_ = acted(plan(first, "mail", by)).held_calls
@@ -256,10 +273,13 @@ def test_no_call_starts_by_a_rule_that_differs_from_what_the_rule_shows(data: st
     values = {name: data.draw(st.one_of(st.just(first[name]), st.just(first[name]), VALUES)) for name in names}
     source, now_by = data.draw(st.sampled_from(["mail", "mail", "web"])), data.draw(chosen)
     trusted = data.draw(st.sampled_from([(), (), ("one",), ("one", "two")]))
-    run = acted(plan(values, source, now_by, *trusted), RunRule.read(rule.to_dict()))
+    more = data.draw(st.sampled_from([{}, {"three": 5}]))
+    run = acted(plan(values, source, now_by, *trusted, **more), RunRule.read(rule.to_dict()))
     shows = rule.to_dict()
     fits = all(naively_fits(shows["parameters"][name], values[name], [ASKED["message"]]) for name in names)
-    is_known = set(now_by) <= set(shows["chosen"]) and (source == "mail" or set(names) <= set(trusted))
+    sources = {name: {*now_by} if name in (*trusted, *more) else {*now_by, source} for name in (*names, *more)}
+    known = {"three": [], **shows["sources"]}
+    is_known = set(now_by) <= set(shows["chosen"]) and all(who <= set(known[name]) for name, who in sources.items())
     assert bool(run.ruled) is (bool(run.held_calls) and is_known and fits)
 
 
