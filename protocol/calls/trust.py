@@ -187,6 +187,8 @@ def trust_problems(said: Any, *at: str | int) -> Iterator[Problem]:
         elif key == "result":
             problems = field_problems if isinstance(value, Mapping) else label_problems
             yield from problems(value, *at, key)
+            if isinstance(value, Mapping) and "" in value:
+                yield Problem(pointer(*at, key, ""), "names no field: write * for all that no other path names")
         elif key == "hosts":
             yield from host_problems(value, *at, key)
         elif key in ("content", "proof") and not _are_names(value):
@@ -273,10 +275,7 @@ def operator_problems(value: Any) -> Iterator[Problem]:
         elif not isinstance(said.get("once", True), bool):
             yield Problem(pointer(name, "once"), "must be true or false")
         elif said.get("effects") is False:
-            text = (
-                "has no effect here: this file can only add. Remove it; that a tool of an MCP server only reads is "
-                "said where the tool is admitted: acts mcp admit --reads SERVER.TOOL"
-            )
+            text = "has no effect here: remove it. That an MCP tool only reads: acts mcp admit --reads SERVER.TOOL"
             yield Problem(pointer(name, "effects"), text)
         else:
             for problem in trust_problems(_without_once(_as_tools_say_it(said)), name):
@@ -360,11 +359,9 @@ def host_problems(said: Any, *at: str | int) -> Iterator[Problem]:
             yield Problem(pointer(*at, parameter), text)
             continue
         for index, host in enumerate(listed):
-            if host_of(host) != host:
-                text = "is no host: write a name in small letters without a scheme, such as shop.example"
-                yield Problem(
-                    pointer(*at, parameter, index), f"{text}; with a port that is not usual, shop.example:8443"
-                )
+            if host is None or host_of(host) != host:
+                text = "is no host: write small letters without a scheme, as in shop.example, shop.example:8443"
+                yield Problem(pointer(*at, parameter, index), text)
 
 
 def hosts_named(values: Iterable[Any]) -> frozenset[str]:

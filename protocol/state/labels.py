@@ -110,16 +110,17 @@ def field_problems(said: Mapping[Any, Any], *at: str | int) -> Iterator[Problem]
         yield Problem(pointer(*at), f"names {len(said)} fields, where {limits.MOST_FIELDS} are allowed")
         return
     for text, labels in said.items():
+        here = pointer(*at, str(text))
         yield from label_problems(labels, *at, str(text))
         try:
             path = _path(text) if isinstance(text, str) else ("0",)
         except ExpressionError as error:
-            yield Problem(pointer(*at, str(text)), f"is no path such as reviews.*.text: {error}")
+            yield Problem(here, f"is no path such as reviews.*.text: {error}")
             continue
         if any(one.isdecimal() for one in path) or '"*"' in str(text):
-            yield Problem(
-                pointer(*at, str(text)), "names one element: write * for each element of a list, and each key"
-            )
+            yield Problem(here, "names one element: write * for each element of a list, and each key")
+        elif text.startswith(("/", "$")) or any(_ANY in one and one != _ANY for one in path):
+            yield Problem(here, "is no path such as reviews.*.text: * alone is any key or element")
     if not any(labels for labels in said.values()):
         yield Problem(pointer(*at), 'names no source: give a field some, such as {"text": ["reviews"], "*": []}')
 

@@ -125,7 +125,8 @@ class People:
         run = self._read(id_)
         call, event = self._held_call(run, id_)
         words = run.rules.words if self._store.parent() is None else UserWords()  # a child run has no words of the user
-        problems = list(rule_problems(said, call, event.doubt, event.snapshot.parameters, words))
+        found = rule_problems(said, call, event.doubt, event.snapshot.parameters, words)
+        problems = list(self._unfit(said)) or list(found)
         if run.definition.approvals.hold(call):
             problems.append(Problem("", "config.approve holds calls like it in any case: approve each"))
         if len(run.rules.given) >= MOST_RULES:
@@ -466,6 +467,8 @@ def decided_each(calls: Mapping[str, Any], decide: Callable[[str, str], str]) ->
     """Decide on calls one by one: `calls` are a question, or ids with what was shown of each. Each is a decision of its
     own, so sending all of them again finishes what was not done.
     """
+    if not isinstance(calls, Mapping):
+        raise TypeError("give a question, or an object of ids, each with what was shown of it")
     decisions, left = dict[str, str](), dict[str, WorkerError]()
     for call, shown in calls.get("calls", calls).items():
         try:

@@ -597,7 +597,7 @@ class Run(ReadableRun[OutputT]):
 
         if isinstance(call, Mapping):
             id_: str | int = call["call"]
-            shown = shown or call["shown"]
+            shown = shown or call.get("shown")
         else:
             id_ = call
             if shown is None and (name := meant_of(self._shown, call)) is not None:
