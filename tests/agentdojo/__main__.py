@@ -1,6 +1,6 @@
 """`python -m tests.agentdojo`: the figures of docs/internals/trust.md, as JSON. Without any model.
 
-With `--blind` those of the two suites in `tests.agentdojo.blind`.
+With `--blind` those of the two suites in `tests.agentdojo.blind`; with `--hosts` those of an operator who lists hosts.
 
 With `--model NAME` the same tasks are given to a model, through the loop and a worker: how many it does, how often a
 person is asked, and what attacks come to. `ACTS_MODEL_BASE_URL` and the key are as for `acts worker`. Ctrl-C ends it
@@ -18,6 +18,7 @@ from typing import Final
 from acts_celery import WorkerError
 
 from .figures import all_figures
+from .labels import list_hosts
 from .loops import Measured, NotAnswered, loops, measure
 from .suites import NotInstalled, suites
 
@@ -32,16 +33,18 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, help="the first so many tasks of a suite; with --model")
     parser.add_argument("--attacks", type=int, help="the first so many attacks on a task; with --model")
     parser.add_argument("--blind", action="store_true", help="the two suites that were made blindly; without --model")
+    parser.add_argument("--hosts", nargs="+", default=[], help="hosts that the operator lists; without --model")
     chosen = parser.parse_args()
     limits = (chosen.suite, chosen.tasks, chosen.attacks)
-    if chosen.model is not None and chosen.blind:
-        parser.error("--blind is without --model")
+    if chosen.model is not None and (chosen.blind or chosen.hosts):
+        parser.error("--blind and --hosts are without --model")
     if chosen.model is None and limits != (None, None, None):
         parser.error("--suite, --tasks and --attacks are for --model")
     try:
         if unknown := sorted(set(chosen.suite or ()) - set(suites())):
             parser.error(f"no suite {', '.join(unknown)}: choose of {', '.join(suites())}")
         if chosen.model is None:
+            list_hosts(*chosen.hosts)
             print(_text(all_figures(blind=chosen.blind)))
             return 0
         return _measured(chosen.model, chosen.suite or list(suites()), limits[1:])

@@ -120,10 +120,11 @@ def deciding(world: World) -> Iterator[Effect]:
 
 
 def _is_named(task: Task, name: str, deciding: str) -> bool:
-    """Whether an effect is but a visit at a host that the user has named."""
+    """Whether an effect is but a visit at a host that the user or the operator has named."""
     hosts = labels_of(task.suite)[name].hosts
     given = json.loads(deciding)
-    return bool(hosts) and all(_host(given[key]) in task.raw.PROMPT for key in hosts)
+    visited = {key: _host(given[key]) for key in hosts}
+    return bool(hosts) and all(host in task.raw.PROMPT or host in hosts[key] for key, host in visited.items())
 
 
 def _host(url: str) -> str:

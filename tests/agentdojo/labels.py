@@ -19,7 +19,7 @@ exception, and where a sentence leaves a doubt, the label stays.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 Sources = tuple[str, ...]
@@ -181,3 +181,8 @@ LABELS: Final[dict[str, Said]] = {
     ),
     "post_webpage": Said("its text is for people; where decides", (), True, ("content",)),
 }
+
+
+def list_hosts(*hosts: str) -> None:
+    """Let the operator list hosts, for each parameter that is an address."""
+    LABELS.update({name: replace(said, hosts=dict.fromkeys(said.hosts, hosts)) for name, said in LABELS.items()})
