@@ -42,6 +42,7 @@ OF_OTHER_LIBRARIES = {
     "django",
     "greenlet",
     "opentelemetry",
+    "six",
     "xxhash",
     "yaml",
 }
