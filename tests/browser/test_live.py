@@ -184,6 +184,85 @@ def test_held_calls_are_approved_changed_shown_less_and_rejected(
     assert len(decided) == 4
 
 
+def paying(backend: Backend, *payees: str) -> Run:
+    """A run whose payments wait for a person, since a mail decides on them."""
+    data = {f"p{number}": payee for number, payee in enumerate(payees)}
+    context = [{"type": "text", "message": "Pay DE01."}, {"type": "data", "data": data, "_trust": ["mail"]}]
+    calls = [
+        {"_tool": "echo", "value": f"†data.p{number}", "_outputPath": f"†state.s{number}"}
+        for number in range(len(payees))
+    ]
+    tools = {"echo": {"_trust": {"effects": True}}}
+    return backend.client.submit_document({"context": context, "solution": {"calls": calls}, "tools": tools})
+
+
+def test_calls_that_wait_for_the_same_source_are_answered_together(
+    browser: Browser, site: Site, backend: Backend
+) -> None:
+    run = paying(backend, "DE01", "DE66")
+    next(found for _ in run.follow(timeout_seconds=60) if len(found := run.held()) == 2)
+    with entered(browser, site, DECIDER) as opened:
+        open_view(opened, f"{site.url}/", run, "held")
+        question = opened.page.get_by_role("article", name="2 calls of echo")
+        expect(question.get_by_role("row")).to_contain_text(["/parameters/value", "DE01", "DE66"])
+        question.get_by_role("button", name="Reject 2 calls").click()
+        opened.page.get_by_role("button", name="Reject", exact=True).click()
+        expect(opened.page.get_by_role("dialog").get_by_role("alert")).to_contain_text("Give a reason")
+        confirm(opened, "Leave it")
+        question.get_by_role("button", name="Approve 2 calls as shown").click()
+        confirm(opened, "Approve")
+        expect(opened.page.locator("#detail")).to_contain_text("Nothing waits for a person.")
+    assert [call.status for call in backend.wait(run.id).calls] == ["done", "done"]
+
+
+def test_a_rule_is_given_with_an_approval_and_revoked(browser: Browser, site: Site, backend: Backend) -> None:
+    run = paying(backend, "DE01")
+    next(found for _ in run.follow(timeout_seconds=60) if (found := run.held()))
+    more = {"_tool": "echo", "value": "†data.p0", "_outputPath": "†state.more"}
+    with entered(browser, site, CONTROLLER) as opened:
+        open_view(opened, f"{site.url}/", run, "held")
+        opened.page.get_by_role("button", name="Approve all like it").click()
+        opened.page.get_by_label("Rule, as JSON").fill('{"value": {"matches": ".*"}}')
+        opened.page.get_by_role("button", name="Approve, and give the rule").click()
+        expect(opened.page.get_by_role("dialog").get_by_role("alert")).to_contain_text("must be")
+        opened.page.get_by_label("Rule, as JSON").fill('{"value": "words"}')
+        confirm(opened, "Approve, and give the rule")
+        backend.wait(run.id)
+        run.amend([more], add=True)
+        backend.wait(run.id)
+        open_view(opened, f"{site.url}/", run, "instance")
+        call = opened.page.locator("details.call", has_text="echo").last
+        call.locator("summary").click()
+        expect(call).to_contain_text("Nobody was asked: rule ")
+        run.amend([{"_tool": "waitAtGate", "gate": "ruled-page", "value": 1, "_outputPath": "†state.gate"}], add=True)
+        open_view(opened, f"{site.url}/", run, "held")
+        rule = opened.page.get_by_role("article", name="Rule ")
+        expect(rule).to_contain_text("in the user's own words")
+        rule.get_by_role("button", name="Revoke").click()
+        confirm(opened, "Revoke")
+        expect(rule).to_contain_text("revoked by")
+    assert run.rules()[0]["revoked_by"] == "con"
+    run.amend([more | {"_outputPath": "†state.last"}], add=True)
+    (held,) = next(found for _ in run.follow(timeout_seconds=60) if (found := run.held()))
+    assert held["index"] == 3
+    run.cancel()
+    backend.meeting.open_gate("ruled-page")
+
+
+def test_a_run_that_is_over_is_undone(browser: Browser, site: Site, backend: Backend) -> None:
+    run = backend.client.submit((), {"calls": [{"_tool": "book", "seat": "12A", "_outputPath": "†state.seat"}]})
+    backend.wait(run.id)
+    with entered(browser, site, CONTROLLER) as opened:
+        open_view(opened, f"{site.url}/", run)
+        opened.page.get_by_role("button", name="Undo …").click()
+        confirm(opened, "Undo")
+        expect(opened.page.locator("#detail")).to_contain_text(f"{run.id}.undo")
+        open_view(opened, f"{site.url}/", run)
+        expect(opened.page.locator("#detail").get_by_role("link", name=f"{run.id}.undo")).to_be_visible()
+    assert [call.status for call in backend.wait(f"{run.id}.undo").calls] == ["done"]
+    assert backend.meeting.take("unbooked")[0] == "12A"
+
+
 def test_a_run_is_paused_resumed_forked_and_cancelled(browser: Browser, site: Site, backend: Backend) -> None:
     run = held_run(backend)
     with entered(browser, site, CONTROLLER) as opened:

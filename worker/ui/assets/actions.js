@@ -183,15 +183,19 @@ function openUndo(run) {
     fields: wrap("p", `In a new run ${UNDO}. Calls that were undone before are not undone again.`),
     confirm: "Undo",
     kind: "danger",
-    deed: () => undone(run, "Undone by another run"),
+    deed: async () => {
+      const { undo, not_undone: left } = await undone(run, "Undone by another run");
+      if (undo && !left.length) location.hash = address("run", undo);
+    },
   });
 }
 
 /** Undo a run, and say what is left. */
 async function undone(run, sentence) {
-  const { not_undone: left } = await done(run, "cancel", { undo: true }, sentence);
-  const fields = listed("ul", left, (line) => line);
-  if (left.length) dialog({ title: "Not undone", fields, confirm: "Good", deed: async () => {} });
+  const answer = await done(run, "cancel", { undo: true }, sentence);
+  const fields = listed("ul", answer.not_undone, (line) => line);
+  if (answer.not_undone.length) dialog({ title: "Not undone", fields, confirm: "Good", deed: async () => {} });
+  return answer;
 }
 
 function dialogOf(error) {
