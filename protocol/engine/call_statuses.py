@@ -44,9 +44,7 @@ from .outcomes import Elements
 
 
 def verdict(
-    alternatives: Iterable[Iterable[Reference]],
-    unsettled: Container[Reference],
-    exists: Callable[[Reference], bool],
+    alternatives: Iterable[Iterable[Reference]], unsettled: Container[Reference], exists: Callable[[Reference], bool]
 ) -> bool | None:
     """Whether an expression can be read (SPEC R6.5, R6.6). True: now. False: it has to wait. None: never.
 

@@ -216,9 +216,7 @@ class QuestionTogether(ApiAnswer):
     same: dict[str, Any] = Field(description="What all of the calls have alike, by JSON pointer.")
     columns: list[str] = Field(description="The JSON pointers at which the calls differ.")
     rows: list[QuestionRow]
-    calls: dict[str, str] = Field(
-        description="The calls, each with what is shown: give it to `approve_together` or `reject_together`."
-    )
+    calls: dict[str, str] = Field(description="Give them to `approve_together` or `reject_together`, as they are.")
 
 
 class GivenRule(ApiAnswer):
