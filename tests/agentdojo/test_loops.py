@@ -64,12 +64,16 @@ def spoken(speaker: Speaker, suite: str, *, most_attacks: int | None = None) -> 
 
 
 @pytest.mark.nightly
-def test_the_command_gives_the_tasks_to_a_model_and_counts() -> None:
-    limits = ["--suite", SUITE, "--tasks", "3", "--attacks", "1"]
-    with model_server(Speaker(SUITE)) as server, asked_of("openai:m", server.url, *limits) as command:
-        said, told = command.communicate()
-    assert command.returncode == 0, told
-    found: list[dict[str, Any]] = json.loads(said)
+def test_the_command_gives_the_tasks_to_a_model_and_counts_and_repeats_it_from_a_recording(tmp_path: Path) -> None:
+    limits, answers = ["--suite", SUITE, "--tasks", "3", "--attacks", "1"], tmp_path / "answers.jsonl"
+    with model_server(Speaker(SUITE)) as server:
+        found = measured("openai:m", server.url, *limits, "--recording", str(answers))
+        asked = len(server.asked)
+        assert measured("openai:m", server.url, *limits, "--recording", str(answers)) == found
+        assert len(server.asked) == asked, "no model is asked twice"
+    repeated = measured(f"scripted:{answers}", None, *limits)
+    assert ([one["model"] for one in found], repeated[0].pop("model")) == (["openai:m"], f"scripted:{answers}")
+    assert repeated == [{key: value for key, value in one.items() if key != "model"} for one in found]
     assert [one["figures"] for one in found] == [
         {
             "tasks": 3,
@@ -123,6 +127,15 @@ def test_ctrl_c_ends_the_command_with_what_was_found_so_far() -> None:
     assert "stopped: the figures are of what was done before" in told
     (found,) = json.loads(said)
     assert [one["task"] for one in found["tasks"]] == ["banking/user_task_0"]
+
+
+def measured(model: str, url: str | None, *limits: str) -> list[dict[str, Any]]:
+    """The figures that the command prints."""
+    with asked_of(model, url, *limits) as command:
+        said, told = command.communicate()
+    assert command.returncode == 0, told
+    found: list[dict[str, Any]] = json.loads(said)
+    return found
 
 
 @contextmanager
