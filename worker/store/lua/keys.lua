@@ -27,6 +27,7 @@ function actions.write()
         return { is_written = true }
     end
     if part == 0 and not run[2] then
+        redis.call('HSET', state, 'writer', who .. ':0') -- a server that is full refuses this, and no deletion
         redis.call('UNLINK', unpack(KEYS))
     elseif part == 0 or writer ~= who .. ':' .. part then
         return { is_written = false }
