@@ -10,10 +10,12 @@ from .addresses import (
     broker_url_of,
     is_cluster,
     is_sentinel,
+    is_spread,
     mask_url,
     read_cluster,
     read_sentinels,
     redis_url_of,
+    servers_of,
 )
 from .configuration import (
     DELIVER,
@@ -66,6 +68,7 @@ __all__ = [
     "find_server",
     "is_cluster",
     "is_sentinel",
+    "is_spread",
     "load",
     "mask_url",
     "priority_queue",
@@ -77,6 +80,7 @@ __all__ = [
     "redis_url_of",
     "reports_queue",
     "routes",
+    "servers_of",
     "transport_options",
     "unknown_variables",
 ]

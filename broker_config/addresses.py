@@ -49,6 +49,8 @@ _SENTINEL_PORT = 26_379
 
 # Only a `;` that begins another URL separates two: a password may hold one of its own.
 _NEXT_URL = re.compile(r";(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+# Likewise a `,`: it separates the servers of a log that has several.
+_NEXT_SERVER = re.compile(r"\s*,\s*(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 # Greedy up to the last `@`, so that a password with an unescaped `@` or `/` is covered whole.
 _CREDENTIALS = re.compile(r"^(?P<scheme>[^:/?#]+://)(?P<credentials>.*)@(?P<rest>[^@]*)$", re.DOTALL)
 _SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&]*(?:passw|pwd|secret|token|credential|api_?key)[^=&]*=)[^&]*")
@@ -111,18 +113,23 @@ def as_json(value: Any, show: Callable[[SecretStr | Secret[str]], str]) -> Any:
     return value
 
 
+def servers_of(url: str) -> tuple[str, ...]:
+    """Return the addresses of a log's servers, which `,` divides, in their order; most logs have one."""
+    return tuple(_NEXT_SERVER.split(url))
+
+
 def _split(urls: str) -> Iterator[SplitResult]:
-    for url in urls.split(";"):
+    for url in (one for server in servers_of(urls) for one in server.split(";")):
         with suppress(ValueError):
             yield urlsplit(url)
 
 
 def mask_url(url: str) -> str:
-    """Return `url` with every password replaced by ``***``; several URLs may be joined by ``;``.
+    """Return `url` with every password replaced by ``***``; several URLs may be joined by ``;``, or by ``,``.
 
     A lone user name is masked as well, because that is where people put a password by mistake.
     """
-    return ";".join(_mask_one(one) for one in _NEXT_URL.split(url))
+    return ",".join(";".join(map(_mask_one, _NEXT_URL.split(server))) for server in servers_of(url))
 
 
 def scheme_of(url: str) -> str:
@@ -150,6 +157,11 @@ def redis_url_of(broker_url: str) -> str | None:
 def is_cluster(url: str) -> bool:
     """Return whether all of an address, which `;` may divide, is one of a Redis Cluster."""
     return all(scheme_of(one) in CLUSTER_SCHEMES for one in _NEXT_URL.split(url))
+
+
+def is_spread(url: str) -> bool:
+    """Return whether an address names several places between which runs are divided: a cluster, or several servers."""
+    return is_cluster(url) or len(servers_of(url)) > 1
 
 
 def read_cluster(url: str) -> tuple[str, tuple[tuple[str, int], ...]]:
@@ -195,21 +207,29 @@ def read_sentinels(url: str) -> Sentinels:
 
 
 def broker_url_of(redis_url: str) -> str:
-    """Return the kombu form of a redis-py URL."""
-    if scheme_of(redis_url) == "unix":
-        return _socket_url(redis_url, scheme="redis+socket", database={"db": "virtual_host"})
-    return redis_url
+    """Return the kombu form of a redis-py URL: of the first server, where there are several."""
+    first, *_ = servers_of(redis_url)
+    if scheme_of(first) == "unix":
+        return _socket_url(first, scheme="redis+socket", database={"db": "virtual_host"})
+    return first
 
 
 def check_broker_url(value: SecretUrl) -> SecretUrl:
     """Return a broker's address as Celery reads it; raise ValueError for a wrong one."""
+    if len(servers_of(value.get_secret_value())) > 1:
+        raise ValueError("several servers hold the log (ACTS_REDIS_URL) and no broker: name one of them for the broker")
     return SecretUrl(check_url(broker_url_of(value.get_secret_value()), schemes=BROKER_SCHEMES))
 
 
 def check_redis_url(value: SecretUrl) -> SecretUrl:
     """Return the log's address as redis-py reads it; raise ValueError for a wrong one."""
-    url = value.get_secret_value()
-    return SecretUrl(check_url(redis_url_of(url) or url, schemes=REDIS_SCHEMES))
+    urls = servers_of(value.get_secret_value().strip().rstrip(","))
+    servers = [check_url(redis_url_of(url) or url, schemes=REDIS_SCHEMES) for url in urls]
+    if len(servers) > 1 and any(map(is_cluster, servers)):
+        raise ValueError("a Redis Cluster divides the runs itself: name it alone")
+    if len(servers) > len({*servers}):
+        raise ValueError("a server of the log is named twice")
+    return SecretUrl(",".join(servers))
 
 
 def check_result_backend(value: SecretUrl) -> SecretUrl:
@@ -266,7 +286,7 @@ def _socket_url(url: str, *, scheme: str, database: dict[str, str]) -> str:
 
 def unverified_hosts(url: str) -> tuple[str, ...]:
     """Return the hosts of an address (several joined by ;) whose certificate is not to be verified, in their order."""
-    found = [urlsplit(one) for one in _NEXT_URL.split(url)]
+    found = [urlsplit(one) for server in servers_of(url) for one in _NEXT_URL.split(server)]
     hosts = [(one.hostname, dict(parse_qsl(one.query.lower()))) for one in found if one.scheme.startswith("rediss")]
     return tuple(host for host, options in hosts if host and _is_loose(options))
 
@@ -278,7 +298,7 @@ def _is_loose(options: Mapping[str, str]) -> bool:
 
 def plain_hosts(url: str) -> tuple[str, ...]:
     """Return the remote hosts of an address (several joined by ;) that are reached without encryption."""
-    found = [urlsplit(one) for one in url.split(";")]
+    found = [urlsplit(one) for server in servers_of(url) for one in server.split(";")]
     hosts = [one.hostname for one in found if one.scheme in ("redis", "amqp", "sentinel", "redis+cluster")]
     return tuple(
         host for host in hosts if host and host != "localhost" and not host.startswith("127.") and host != "::1"
@@ -360,13 +380,13 @@ class AddressSettings(BaseSettings):
     broker_url: BrokerUrl | None = setting(
         None,
         "Celery's broker: redis, rediss, redis+socket, sentinel (several joined by ;), amqp or amqps. Unset: "
-        "`redis_url`. Do not give a password with --broker: all users of the machine can see it.",
+        "`redis_url`, or its first server. Do not give a password with --broker: all users of the machine can see it.",
         SECRET,
     )
     redis_url: RedisUrl | None = setting(
         None,
-        "The Redis that holds the log: redis, rediss, unix, or sentinel (several joined by ;). Unset: the broker, if "
-        "that is a Redis.",
+        "The Redis that holds the log: redis, rediss, unix, or sentinel (several joined by ;). Several servers are "
+        "joined by commas, and divide the runs: see docs/internals/capacity.md. Unset: the broker, if that is a Redis.",
         SECRET,
     )
     sentinel_master: str = setting("mymaster", "The master's name, for sentinel:// addresses.", FOUND)

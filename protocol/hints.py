@@ -10,23 +10,11 @@ from functools import cached_property
 from itertools import islice, product
 from typing import Any, Final
 
-from . import limits
+from . import errors, limits
 from .analysis.findings import Finding
 from .analysis.lint_rules import near_misses_of, unwrapping
 from .calls.call import Call, completed
 from .calls.declarations import NoSchema
-from .errors import (
-    ExpressionError,
-    Problem,
-    Rejected,
-    Speller,
-    UnknownName,
-    Unparsed,
-    pointer,
-    segments,
-    shortened,
-    squeezed,
-)
 from .messages import DATA_TYPES, ERROR, EVERYWHERE, TRUST
 from .near_misses import KnownPlaces, instead
 from .plan.checked_plan import CheckedPlan
@@ -106,9 +94,9 @@ class Remedies:
 
     def _named(self, place: Reference, call: Call, likeness: float) -> Reference | None:
         """The place, or one above it, whose name makes up that share of the tool's name."""
-        tool = squeezed(call.tool)
+        tool = errors.squeezed(call.tool)
         for length, segment in enumerate(place.path, start=1):
-            name = squeezed(str(segment))
+            name = errors.squeezed(str(segment))
             if name and name in tool and len(name) >= likeness * len(tool):
                 return Reference(place.kind, place.path[:length])
         return None
@@ -150,14 +138,14 @@ def _seen(cause: Unresolvable) -> tuple[str | None, ...]:
 def _written(calls: Any) -> Iterator[tuple[str, Reference]]:
     for at, raw in calls:
         path = completed(raw, {}).get("_outputPath") if isinstance(raw, dict) else None
-        yield from ((pointer(*at), place) for place in places_of(path))
+        yield from ((errors.pointer(*at), place) for place in places_of(path))
 
 
 def places_of(path: Any) -> tuple[Reference, ...]:
     """The places of an output path, as far as it can be read."""
     try:
         return parse_output_path(path).references if isinstance(path, str) else ()
-    except ExpressionError:
+    except errors.ExpressionError:
         return ()
 
 
@@ -175,7 +163,7 @@ _OF_PROPERTIES: Final = frozenset({"ACT303", "ACT304", "ACT310"})
 """Near misses in the name of a property: an error at the call itself is often about one."""
 
 
-def explained(rejected: Rejected) -> Iterator[Problem]:
+def explained(rejected: errors.Rejected) -> Iterator[errors.Problem]:
     """The problems of a rejection, the first of them with hints."""
     hints = _Hints(rejected.plan if isinstance(rejected, RejectedCalls) else None)
     for number, problem in enumerate(rejected.errors):
@@ -188,19 +176,19 @@ class _Hints:
 
     def __init__(self, plan: CheckedPlan | None) -> None:
         self._plan = plan
-        self._speller = Speller()
+        self._speller = errors.Speller()
         self._written: dict[int, WrittenPlaces] = {}
         self._seen: dict[str | None, Places] = {}
         self._remedies = Remedies(plan) if plan is not None else None
 
-    def of(self, problem: Problem) -> str:
+    def of(self, problem: errors.Problem) -> str:
         """The hint for a problem; empty for no hint."""
         match problem.cause:
-            case UnknownName(name, known, remedy):
+            case errors.UnknownName(name, known, remedy):
                 return self._speller.hint(name, known) or (f"; {remedy}" if remedy else "")
             case NoSchema(declaration):
                 return "".join(f"; {hint}" for hint in unwrapping(declaration))
-            case Unparsed(text, position) if hint := instead(text, position, self._meant):
+            case errors.Unparsed(text, position) if hint := instead(text, position, self._meant):
                 return f"; {hint}"
             case Unresolvable() as cause if self._plan is not None:
                 hint = self._of_failure(cause, self._plan) or self._of_unresolvable(cause, self._plan)
@@ -210,7 +198,7 @@ class _Hints:
             return f"; {hint}"
         return f"; {slip.remedy}" if (slip := self._slip_at(problem)) is not None else ""
 
-    def _of_scope(self, problem: Problem) -> str | None:
+    def _of_scope(self, problem: errors.Problem) -> str | None:
         """The hint about a parameter that is missing and has the name of a kind: it was to get the call's scope."""
         if self._plan is None or _MISSING not in problem.message:
             return None
@@ -227,7 +215,7 @@ class _Hints:
         return f"{how} `*, {kind}` in the function: keyword-only, it gets the scope"
 
     def _at(self, call: Call) -> str:
-        return pointer(*self._plan.submission.place(call.index)) if self._plan is not None else ""
+        return errors.pointer(*self._plan.submission.place(call.index)) if self._plan is not None else ""
 
     def _meant(self, name: str) -> Reference | None:
         """The place that a text names without a dagger."""
@@ -237,7 +225,7 @@ class _Hints:
     def _known(self) -> KnownPlaces | None:
         return KnownPlaces(self._plan) if self._plan is not None else None
 
-    def _slip_at(self, problem: Problem) -> Finding | None:
+    def _slip_at(self, problem: errors.Problem) -> Finding | None:
         """The finding about the place of a problem, or about the name of a property there."""
         slip = self._slips.get(problem.pointer)
         if slip is not None and slip.code != "ACT307" and (slip.remedy or "") not in problem.message:
@@ -286,7 +274,7 @@ class _Hints:
             ):
                 cause_ = error.get("error")
                 why = cause_.get("message") if isinstance(cause_, dict) and not message.get(TRUST) else None
-                why_it_failed = f": {shortened(str(why))}" if why is not None else ""
+                why_it_failed = f": {errors.shortened(str(why))}" if why is not None else ""
                 return f"; {call.get('_tool')}, which was to write it, failed{why_it_failed}"
         return ""
 
@@ -327,8 +315,8 @@ class _Hints:
         for at, slip in self._slips.items():
             text = slip.remedy.removeprefix("write ") if slip.remedy and slip.code == "ACT307" else ""
             if slip.remedy == "write _outputPath":
-                text = str(self._calls[slip.calls[0]].raw[segments(at)[-1]])
-            with suppress(ExpressionError):
+                text = str(self._calls[slip.calls[0]].raw[errors.segments(at)[-1]])
+            with suppress(errors.ExpressionError):
                 found += [(slip, place) for place in parse_output_path(text).references if text]
         return found
 

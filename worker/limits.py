@@ -467,6 +467,8 @@ TOOLS_MOST_LOOKED_AT: Final = 5_000
 OUTAGES_SILENT_SECONDS: Final = 30.0
 """How long a duty may fail before it is a problem of the process."""
 PING_INTERVAL_SECONDS: Final = 0.5
+SERVER_AWAY_SECONDS: Final = 1.0
+"""How long a worker keeps a task of a run whose server is away, before it gives it back."""
 PING_ANSWER_SECONDS: Final = 2.0
 SLOW_SECONDS: Final = 0.2
 """How much later than on a new connection an answer may come on an old one."""

@@ -18,21 +18,7 @@ from .. import limits
 from ..errors import ExpressionError, Problem, pointer, unparsed
 from ..paths import strings
 from ..references import DAGGER, Expression, Path, expression_in, is_expression, parse
-from ..schemas.walk import (
-    IN_PLACE,
-    REFERENCES,
-    SINGLE,
-    Targets,
-    applied,
-    conjuncts,
-    excerpt,
-    matches,
-    reachable,
-    reference_to,
-    referred,
-    rewritten,
-    subschemas,
-)
+from ..schemas import walk
 
 _BEGINNING: Final = "^" + DAGGER
 _NO_PIN: Final = (_BEGINNING + DAGGER, _BEGINNING + "{", _BEGINNING + "\\{")
@@ -154,9 +140,12 @@ class Pins:
     def _are_there(self) -> bool:
         if not any(DAGGER in text for _, text in strings(self._document)):
             return False
-        calls = applied((self._document,), self._document)
+        calls = walk.applied((self._document,), self._document)
         inside = (
-            one for part in calls for path, one in subschemas(part) if path[0] not in IN_PLACE and not _is_meta(path)
+            one
+            for part in calls
+            for path, one in walk.subschemas(part)
+            if path[0] not in walk.IN_PLACE and not _is_meta(path)
         )
         return any(map(self._holds, inside))
 
@@ -167,11 +156,11 @@ class Pins:
     @cached_property
     def _holders(self) -> frozenset[int]:
         """Identities of the schemas that have pins, or lead to one that has."""
-        parts = [part for _, part in reachable(self._document)]
+        parts = [part for _, part in walk.reachable(self._document)]
         led_from: dict[int, list[int]] = {}
         for part in parts:
-            targets = (referred(part.get(keyword), self._document) for keyword in REFERENCES)
-            for below in (*(one for _, one in subschemas(part)), *targets):
+            targets = (walk.referred(part.get(keyword), self._document) for keyword in walk.REFERENCES)
+            for below in (*(one for _, one in walk.subschemas(part)), *targets):
                 led_from.setdefault(id(below), []).append(id(part))
         found = {id(part) for part in parts if _has_pin(part)}
         waiting = list(found)
@@ -189,7 +178,7 @@ class Pins:
     @cached_property
     def parameters(self) -> frozenset[str]:
         """The parameters with expressions that the tool prescribes, for all or for a part of them."""
-        parts = applied((self._document,), self._document) if self else ()
+        parts = walk.applied((self._document,), self._document) if self else ()
         named = ((name, below) for part in parts for name, below in part.get("properties", {}).items())
         return frozenset(name for name, below in named if not name.startswith("_") and self._holds(below))
 
@@ -229,7 +218,7 @@ class Pins:
     def _spellings(self) -> dict[Expression | None, str]:
         """The expressions that the document names, each as it spells it first."""
         found: dict[Expression | None, str] = {}
-        for _, part in reachable(self._document):
+        for _, part in walk.reachable(self._document):
             for text in filter(is_expression, (part.get("const"), *part.get("enum", ()))):
                 if (expression := expression_in(text)) is not None:
                     found.setdefault(expression, text)
@@ -246,11 +235,11 @@ class Pins:
         return {} if self._speak_of(inside.given, said) else said
 
     def _speak_of(self, given: frozenset[str], said: Mapping[str, Any]) -> bool:
-        return any(not given.isdisjoint(_names_in(part)) for part in applied((said,), self._document))
+        return any(not given.isdisjoint(_names_in(part)) for part in walk.applied((said,), self._document))
 
     def unparsed(self) -> Iterator[Problem]:
         """Problems of expressions that are prescribed and do not parse, each at its place in the document."""
-        for place, part in reachable(self._document) if self else ():
+        for place, part in walk.reachable(self._document) if self else ():
             if any(str(name).startswith("_") for key, name in pairwise(place) if key == "properties"):
                 continue
             named: list[tuple[Path, Any]] = [(("const",), part.get("const"))]
@@ -266,11 +255,11 @@ class Pins:
         """A schema of a parameter without what is filled in inside of it."""
         if not isinstance(schema, dict):
             return schema
-        parts = [self._offered_part(part, inside) for part in conjuncts((schema,), self._document)]
+        parts = [self._offered_part(part, inside) for part in walk.conjuncts((schema,), self._document)]
         return {**parts[0], "allOf": parts[1:]} if len(parts) > 1 else parts[0]
 
     def _offered_part(self, part: Mapping[str, Any], inside: Inside) -> dict[str, Any]:
-        left_out = (*REFERENCES, "allOf", *_CONDITIONS)
+        left_out = (*walk.REFERENCES, "allOf", *_CONDITIONS)
         made = {keyword: below for keyword, below in part.items() if keyword not in left_out}
         made |= self.conditions(part, inside)
         if "properties" in part:
@@ -285,7 +274,7 @@ class Pins:
 
     def _inside(self, schemas: tuple[Any, ...], *, is_call: bool = False, is_required: bool = False) -> Inside:
         """The pins that hold inside every value of these schemas."""
-        parts = [part for part in conjuncts(schemas, self._document) if id(part) not in self._around]
+        parts = [part for part in walk.conjuncts(schemas, self._document) if id(part) not in self._around]
         found: dict[str, list[Any]] = {}
         for part in parts:
             for name, below in part.get("properties", {}).items():
@@ -309,7 +298,7 @@ class Pins:
         if not any(map(self._holds, schemas)) or self._left <= 0:
             return None
         self._left -= 1
-        for part in conjuncts(schemas, self._document):
+        for part in walk.conjuncts(schemas, self._document):
             if is_expression(part.get("const")):
                 return str(part["const"])
         below = self._inside(schemas, is_required=is_required)
@@ -328,7 +317,7 @@ class _Specialization:
         self._holds = holds
         self._is_met = is_met
         self._definitions: dict[str, Any] = {}
-        self._targets = Targets(document, self._definitions, lambda reference, _: f"(values) {reference}")
+        self._targets = walk.Targets(document, self._definitions, lambda reference, _: f"(values) {reference}")
         self._depth = 0
         self._followed: dict[tuple[int, Path, bool], str | None] = {}
         """Target of a reference, place and certainty -> the definition of it there; None while it is written."""
@@ -337,7 +326,7 @@ class _Specialization:
         """The whole document, by the text of a call, or `_UNKNOWN`."""
         made = self._anew(self._document, written, (), is_certain=True, is_call=True)
         whole = {**self._document, "$defs": {**self._document.get("$defs", {}), **self._definitions}}
-        return {"properties": {}, **excerpt(made if isinstance(made, dict) else {"not": {}}, whole)}
+        return {"properties": {}, **walk.excerpt(made if isinstance(made, dict) else {"not": {}}, whole)}
 
     def _value(self, part: Any, written: Any, at: Path, *, is_certain: bool, is_call: bool = False) -> Any:
         if not isinstance(part, dict) or not self._holds(part):
@@ -362,18 +351,18 @@ class _Specialization:
                     self.problems.append(Problem(pointer(*at), _said(keyword, below)))
                 else:
                     return False
-            elif keyword in REFERENCES and self._holds(referred(below, self._document)):
+            elif keyword in walk.REFERENCES and self._holds(walk.referred(below, self._document)):
                 if written is _UNKNOWN and not is_call:
                     made[keyword] = self._targets(below, None, self._unwritten)
                 else:
                     besides += self._led_to(below, written, at, is_certain=is_certain, is_call=is_call)
             elif keyword == "allOf":
                 besides += [self._value(one, written, at, is_certain=is_certain, is_call=is_call) for one in below]
-            elif keyword in IN_PLACE and self._is_met and self._is_in(keyword, below) and keyword in _OPPOSED:
+            elif keyword in walk.IN_PLACE and self._is_met and self._is_in(keyword, below) and keyword in _OPPOSED:
                 continue
-            elif keyword in IN_PLACE:
+            elif keyword in walk.IN_PLACE:
                 anew = partial(self._value, written=written, at=at, is_certain=False, is_call=is_call)
-                several = rewritten(keyword, below, anew)
+                several = walk.rewritten(keyword, below, anew)
                 if keyword == "not" and several in ({}, True) and several != below:
                     if not is_certain or written is _UNKNOWN:
                         return False
@@ -386,25 +375,25 @@ class _Specialization:
                 made[keyword], more = self._parts(part, keyword, written, at, is_certain=is_certain, is_call=is_call)
                 besides += more
             else:
-                made[keyword] = rewritten(keyword, below, self._unwritten) if keyword in SINGLE else below
+                made[keyword] = walk.rewritten(keyword, below, self._unwritten) if keyword in walk.SINGLE else below
         return {**made, "allOf": besides} if besides else made
 
     def _is_in(self, keyword: str, below: Any) -> bool:
         """Whether what a keyword holds has pins."""
-        return any(self._holds(one) for _, one in subschemas({keyword: below}))
+        return any(self._holds(one) for _, one in walk.subschemas({keyword: below}))
 
     def _is_met_by(self, keyword: str, said: Any, written: Any) -> bool:
         """Whether the text of a call is what a pin asks for."""
         if written is _UNKNOWN:
             return self._is_met
         if keyword == "pattern":
-            return is_expression(written) and matches(said, written) is True
+            return is_expression(written) and walk.matches(said, written) is True
         named = [said] if keyword == "const" else filter(is_expression, said)
         return any(_is_same(written, one) for one in named)
 
     def _led_to(self, reference: Any, written: Any, at: Path, **how: bool) -> list[Any]:
         """The schemas that a reference leads to, unless it is being written for this place already."""
-        target = referred(reference, self._document)
+        target = walk.referred(reference, self._document)
         key = id(target), at, how["is_certain"]
         if key not in self._followed:
             if self._depth > limits.WALK_DEEPEST:
@@ -416,7 +405,7 @@ class _Specialization:
             self._definitions[name] = made
             self._followed[key] = name
         name_there = self._followed[key]
-        return [{"$ref": reference_to(("$defs", name_there))}] if name_there is not None else []
+        return [{"$ref": walk.reference_to(("$defs", name_there))}] if name_there is not None else []
 
     def _parts(
         self, part: Mapping[str, Any], keyword: str, written: Any, at: Path, *, is_certain: bool, is_call: bool
@@ -448,17 +437,17 @@ class _Specialization:
                 return others[0] if others else True, []
             return True, [{"prefixItems": [*[True] * first, *others]}]
         if not isinstance(written, dict):
-            return rewritten(keyword, said, self._unwritten), []
+            return walk.rewritten(keyword, said, self._unwritten), []
         patterns = part.get("patternProperties", {})
         if keyword == "patternProperties":
             found = [
                 {"properties": {key: below(one, key)}}
                 for pattern, one in said.items()
                 for key in written
-                if matches(pattern, key)
+                if walk.matches(pattern, key)
             ]
             return dict.fromkeys(said, True), found
-        named = {key for key in written if any(matches(pattern, key) for pattern in patterns)}
+        named = {key for key in written if any(walk.matches(pattern, key) for pattern in patterns)}
         left = [key for key in written if key not in part.get("properties", ()) and key not in named]
         return True, [{"properties": {key: below(said, key)}} for key in left if not (is_call and key.startswith("_"))]
 
@@ -477,7 +466,7 @@ def _with(given: frozenset[str], part: Any) -> Any:
     if not isinstance(part, dict):
         return part
     anew = partial(_with, given)
-    made = {key: rewritten(key, below, anew) if key in IN_PLACE else below for key, below in part.items()}
+    made = {key: walk.rewritten(key, below, anew) if key in walk.IN_PLACE else below for key, below in part.items()}
     if "required" in part:
         made["required"] = [name for name in part["required"] if name not in given]
     if "dependentRequired" in part:

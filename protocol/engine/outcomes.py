@@ -7,21 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from ..calls import outputs
 from ..calls.built_in import is_built_in
 from ..calls.call import NONE, Approvals, Call, asks, element_index, element_of, elements_of, list_problems
 from ..calls.declarations import CONTRACT_CHANGED
-from ..calls.outputs import (
-    Message,
-    Output,
-    Write,
-    admitted_writes,
-    element_writes,
-    failure_writes,
-    possible_writes,
-    verify_result,
-    verify_writes,
-    written_messages,
-)
 from ..calls.tools import Executor, Tool
 from ..calls.trust import NOTHING, ToolTrust, tool_trust_of
 from ..errors import Conflict, ExpressionError, OutputError, Problem, Unresolved, json_text, shortened
@@ -185,12 +174,12 @@ class LaneConfig:
         if isinstance(result, Failure):
             return self._rescued(call, call.output, result, date, fold)
         try:
-            possible = possible_writes(call.output, result.value)
+            possible = outputs.possible_writes(call.output, result.value)
         except OutputError as problem:
             return self.failed(call, Failure("OutputError", str(problem)), date)
         try:
             self._verify_result(call, result, possible[0])
-            return self._done(call, admitted_writes(call, possible, fold), date)
+            return self._done(call, outputs.admitted_writes(call, possible, fold), date)
         except OutputError as problem:
             return self._rescued(call, call.output, Failure("OutputError", str(problem)), date, fold)
         except Conflict as problem:
@@ -225,16 +214,16 @@ class LaneConfig:
         """Outcome of an element's result: it is written with those of the others."""
         if isinstance(result, Failure) or call.output is None:
             return self.failed(call, result, date) if isinstance(result, Failure) else Outcome(call.index, Status.SENT)
-        if isinstance(result.value, (Output, Message)):
+        if isinstance(result.value, (outputs.Output, outputs.Message)):
             text = f"an element of _each gives a value, and no {type(result.value).__name__}"
             return self.failed(call, Failure("OutputError", text), date)
         try:
-            self._verify_result(call, result, [Write(call.written[0], result.value)])
+            self._verify_result(call, result, [outputs.Write(call.written[0], result.value)])
         except OutputError as problem:
             return self.failed(call, Failure("OutputError", str(problem)), date)
         return Outcome(call.index, Status.DONE, value=result.value)
 
-    def _verify_result(self, call: Call, result: Success, writes: list[Write]) -> None:
+    def _verify_result(self, call: Call, result: Success, writes: list[outputs.Write]) -> None:
         """Check a result against the tool's `_output`, or the activity's annotation (SPEC R4.6); for a call with
         `_each` element by element. Raises `OutputError`.
         """
@@ -242,30 +231,32 @@ class LaneConfig:
         if (tool is None or tool.compiled_output is None) and call.runner.executor is Executor.ACTIVITY:
             tool = self.returns.get(call.runner.name)
         if call.each and element_of(call.index) is None:
-            writes = list(element_writes(writes[0]))
+            writes = list(outputs.element_writes(writes[0]))
         if tool is not None:
-            verify_result(tool, result.value, writes)
+            outputs.verify_result(tool, result.value, writes)
 
     def _rescued(self, call: Call, output: Expression, failure: Failure, date: str, fold: Fold) -> Outcome:
         """Outcome of an exception: a result for the last of several alternatives, if that admits it (SPEC R4.4)."""
-        writes = failure_writes(output, _error(failure))
+        writes = outputs.failure_writes(output, _error(failure))
         if not writes:
             return self.failed(call, failure, date)
         try:
             call = _fitting(call, writes, fold)
-            verify_writes(call, writes, fold)
+            outputs.verify_writes(call, writes, fold)
         except (OutputError, Conflict):
             return self.failed(call, failure, date)
         return replace(self._done(call, writes, date), is_rescued=True)
 
-    def _done(self, call: Call, writes: list[Write], date: str) -> Outcome:
-        return Outcome(call.index, Status.DONE, written_messages(call, writes, date=date, instance=self.instance))
+    def _done(self, call: Call, writes: list[outputs.Write], date: str) -> Outcome:
+        return Outcome(
+            call.index, Status.DONE, outputs.written_messages(call, writes, date=date, instance=self.instance)
+        )
 
 
-def _fitting(call: Call, writes: list[Write], fold: Fold) -> Call:
+def _fitting(call: Call, writes: list[outputs.Write], fold: Fold) -> Call:
     """The call as it writes an exception: by `set` where its own method does not fit one (SPEC R4.4)."""
     try:
-        verify_writes(call, writes, fold)
+        outputs.verify_writes(call, writes, fold)
     except Conflict:
         properties = {key: value for key, value in call.properties.items() if key != "_outputMethod"}
         return replace(call, method=Method.SET, properties=properties)

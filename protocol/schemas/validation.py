@@ -25,26 +25,8 @@ from ..errors import Problem, pointer, shortened
 from ..paths import lookup, parts_of
 from ..references import Expression, Path
 from ..templates import Template
+from . import walk
 from .costs import EXCEEDED, HEAVY_WORK, METER, MOST_WORK, MOST_WORK_AT_SUBMISSION, Work, reading, work_of
-from .walk import (
-    LISTED,
-    NAMED,
-    OPTIONS,
-    REFERENCES,
-    Schema,
-    SchemaError,
-    admits_type,
-    all_of,
-    conjuncts,
-    excerpt,
-    modern,
-    normalized,
-    parts_at,
-    reachable,
-    reference_to,
-    referred,
-    value_at,
-)
 
 # Offloaded checks: those that are too heavy for the process that runs the engine, and are made in another one.
 #
@@ -123,7 +105,7 @@ _CLOSING: Final = {
 class Document:
     """A document, read once for all its validators. Raises `ValueError` where it cannot be read."""
 
-    schema: Schema
+    schema: walk.Schema
     registry: Registry = field(init=False)
 
     def __post_init__(self) -> None:
@@ -217,10 +199,10 @@ class Checker:
     def _made(self, mask: str | None = None) -> Draft202012Validator:
         try:
             return Draft202012Validator(
-                {"$ref": ADDRESS + reference_to(self.place)},
+                {"$ref": ADDRESS + walk.reference_to(self.place)},
                 registry=self.document.registry,
                 mask=mask,
-                pattern_options=OPTIONS,
+                pattern_options=walk.OPTIONS,
                 validate_formats=False,
                 offline=True,
             )
@@ -240,11 +222,11 @@ def _document(text: str) -> Document:
     return Document(json.loads(text))
 
 
-def schema_error(error: ValueError) -> SchemaError:
+def schema_error(error: ValueError) -> walk.SchemaError:
     """The error of a schema that jsonschema-rs does not take."""
     if isinstance(error, ValidationError):
-        return SchemaError(worded(error), tuple(error.instance_path))
-    return error if isinstance(error, SchemaError) else SchemaError(str(error))
+        return walk.SchemaError(worded(error), tuple(error.instance_path))
+    return error if isinstance(error, walk.SchemaError) else walk.SchemaError(str(error))
 
 
 def worded(error: ValidationError) -> str:
@@ -400,7 +382,7 @@ def _is_reached(error: ValidationError, value: Any) -> bool:
     for keyword in path:
         if keyword in ("then", "else") and holds_expression(lookup(value, tuple(error.instance_path[:depth]))):
             return False
-        if keyword in NAMED or keyword in LISTED:  # a name or an index follows
+        if keyword in walk.NAMED or keyword in walk.LISTED:  # a name or an index follows
             next(path, None)
         depth += keyword in _INSIDE
     return True
@@ -425,15 +407,15 @@ class CompiledSchema:
     applied, if not the whole schema is; such a schema is normalized already. `applied` is that part.
     """
 
-    def __init__(self, schema: Schema, *, entry: Path = ()) -> None:
+    def __init__(self, schema: walk.Schema, *, entry: Path = ()) -> None:
         if reading(schema).is_too_large():
-            raise SchemaError(f"{EXCEEDED}: it is too large to be read")
+            raise walk.SchemaError(f"{EXCEEDED}: it is too large to be read")
         try:  # it is read as of this dialect, and no address in it is opened
-            schema = schema if entry else modern(schema)
+            schema = schema if entry else walk.modern(schema)
             jsonschema_rs.meta.validate({**schema, "$schema": _DIALECT} if isinstance(schema, dict) else schema)
-            self.document = schema if entry else normalized(schema)
-            self.applied = value_at(entry, self.document)
-            reached = list(reachable(self.document, entry))
+            self.document = schema if entry else walk.normalized(schema)
+            self.applied = walk.value_at(entry, self.document)
+            reached = list(walk.reachable(self.document, entry))
             _check_references(reached, self.document)
             self.work = work_of(reached, self.document)
             self._whole = Checker(Document(self.document), self.work, entry)
@@ -467,11 +449,11 @@ class CompiledSchema:
 
     def parts(self, path: Path) -> list[dict[str, Any]]:
         """The objects among the parts of the schema for a path, with those that they apply by `allOf`."""
-        return conjuncts(self.parts_at(path), self.document)
+        return walk.conjuncts(self.parts_at(path), self.document)
 
-    def parts_at(self, path: Path) -> list[Schema]:
+    def parts_at(self, path: Path) -> list[walk.Schema]:
         """The parts of the schema for a path."""
-        return parts_at(self.applied, path, self.document)
+        return walk.parts_at(self.applied, path, self.document)
 
     def excerpt_at(self, path: Path) -> dict[str, Any] | None:
         """The part of the schema for a path, as a schema of its own; None where it has none."""
@@ -479,17 +461,17 @@ class CompiledSchema:
         objects = [part for part in parts if isinstance(part, dict) and part]
         if not objects or False in parts:
             return None
-        return excerpt(all_of(objects), self.document)
+        return walk.excerpt(walk.all_of(objects), self.document)
 
     def _admits(self, path: Path, type_: str) -> bool:
         """Whether the types in the schema admit a value of a type at a path."""
         is_closed = isinstance(self._checkers_at(path), Problem)
-        return not is_closed and all(admits_type(part, type_) for part in self.parts(path))
+        return not is_closed and all(walk.admits_type(part, type_) for part in self.parts(path))
 
     def _looked_up(self, path: Path) -> CheckersAt:
         for length, segment in enumerate(path):
             types = ("array", "object") if isinstance(segment, int) else ("object",)
-            if not all(admits_type(part, *types) for part in self.parts(path[:length])):
+            if not all(walk.admits_type(part, *types) for part in self.parts(path[:length])):
                 return Problem(pointer(*path[:length]), f"the schema does not admit an {types[0]} here")
         parts = self.parts_at(path)
         if False in parts:
@@ -498,7 +480,7 @@ class CompiledSchema:
         return tuple(map(self._checker, places))
 
 
-def compiled(schema: Schema) -> CompiledSchema:
+def compiled(schema: walk.Schema) -> CompiledSchema:
     """The compiled form of a schema that does not change; equal schemas share one. Raises `SchemaError`."""
     global _bytes_kept
     kept = _KEPT.get(id(schema))
@@ -507,7 +489,7 @@ def compiled(schema: Schema) -> CompiledSchema:
     try:
         text = json.dumps(schema, sort_keys=True)
     except (TypeError, ValueError) as error:
-        raise SchemaError(str(error)) from None
+        raise walk.SchemaError(str(error)) from None
     equal = _KEPT.get(text) or (text, CompiledSchema(json.loads(text)))
     _bytes_kept += limits.BYTES_EACH + reading(schema).bytes
     if _bytes_kept > limits.MOST_BYTES_KEPT:
@@ -530,17 +512,17 @@ def schema_problem(schema: Any, *at: str | int) -> Problem | None:
         return Problem(pointer(*at), "must be a JSON Schema: an object, true or false")
     try:
         compiled(schema)
-    except SchemaError as error:
+    except walk.SchemaError as error:
         return Problem(pointer(*at, *error.path), f"not a JSON Schema: {shortened(error.message)}")
     return None
 
 
-def _check_references(parts: Iterable[tuple[Path, dict[str, Any]]], document: Schema) -> None:
+def _check_references(parts: Iterable[tuple[Path, dict[str, Any]]], document: walk.Schema) -> None:
     """Raise `SchemaError` where a reference of these parts of a document leads nowhere."""
     for place, part in parts:
-        for keyword in REFERENCES:
+        for keyword in walk.REFERENCES:
             reference = part.get(keyword, _OWN_SCHEMAS)
-            if not reference.startswith(_OWN_SCHEMAS) and referred(reference, document) is None:
-                is_slip = referred("#" + reference, document) is not None
+            if not reference.startswith(_OWN_SCHEMAS) and walk.referred(reference, document) is None:
+                is_slip = walk.referred("#" + reference, document) is not None
                 hint = f", did you mean '#{reference}'?" if is_slip else ""
-                raise SchemaError(f"{reference!r} is referred to, and is not in it{hint}", (*place, keyword))
+                raise walk.SchemaError(f"{reference!r} is referred to, and is not in it{hint}", (*place, keyword))

@@ -24,6 +24,7 @@ from acts_celery.broker_config.tokens import Identity, TokenLimits
 from acts_celery.protocol import Plan, Rejected, check_in
 from acts_celery.protocol.engine.events import Status
 from acts_celery.protocol.plan.checking import Environment
+from acts_celery.worker import limits
 from acts_celery.worker.broker.attempts import Tokens
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.broker.messages import AttemptRef, Completion, Report, unpack, unpack_task
@@ -139,7 +140,7 @@ def test_they_leave_what_a_worker_leaves_that_drives_their_lane(
 ) -> None:
     solution = {"calls": [{**NOTE, "mark": n, "_instance": "i0"} for n in range(2)]} if len(context) == 1 else None
     here = idle.client.submit(context, solution)
-    monkeypatch.setattr("acts_celery.worker.client.dispatcher.DISPATCHER_WINDOWS", 0)
+    monkeypatch.setattr(limits, "DISPATCHER_WINDOWS", 0)
     with idle.worker("-Q", idle.settings.queue_instances):
         there = idle.client.submit(context, solution)
         there.wait(timeout_seconds=30)
@@ -194,7 +195,7 @@ def test_a_client_that_may_not_read_the_secret_leaves_them_to_the_workers(
 def test_what_is_sent_at_once_is_bounded_and_the_rest_follows_by_its_lanes(
     idle: Backend, meeting: Meeting, monkeypatch: pytest.MonkeyPatch, name: str, most: int, sent: int
 ) -> None:
-    monkeypatch.setattr(forgetting, name, most)
+    monkeypatch.setattr(limits if hasattr(limits, name) else forgetting, name, most)
     run = idle.client.submit(plan(NOTE))
     assert queued_forgetting(idle, idle.settings.queue_background) == sent
     assert run.status()["calls"].get("sent", 0) == sent

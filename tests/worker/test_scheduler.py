@@ -391,7 +391,7 @@ def test_an_amendment_skips_calls_in_pages(process: Process) -> None:
 
 
 def test_the_instances_of_a_run_are_read_in_pages(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acts_celery.worker.store.run_store.LOG_INSTANCES_AT_ONCE", 10)
+    monkeypatch.setattr("acts_celery.worker.limits.LOG_INSTANCES_AT_ONCE", 10)
     names = [f"i{number}" for number in range(30)]
     plan = {"type": "plan", "calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.b"}]}
     run = process.client.submit([plan, *({"type": "state", "_instance": name, "a": 1} for name in names)])

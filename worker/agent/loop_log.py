@@ -26,17 +26,7 @@ from ..store.lane import RunGone
 from ..store.log import MessageLog
 from ..store.loop_view import LoopView
 from ..store.slots import Budget, Reservation, Shortfall
-from .ticks import (
-    Solved,
-    note_output,
-    note_part,
-    note_solution,
-    read_beyond,
-    read_end,
-    read_part,
-    read_tick,
-    request_of,
-)
+from . import ticks
 
 
 class LoopLog:
@@ -204,7 +194,7 @@ class Answers:
         """The step that begins the calls written so far, and logs an output that is a text and the reported usage; None
         where that is not worth a step.
         """
-        view, request = self._view, request_of(self._view, self._checker)
+        view, request = self._view, ticks.request_of(self._view, self._checker)
         try:
             growing, layout = await self.apart(len(reply[WRITTEN]), partial(self._read_part, reply[WRITTEN]))
         except Unreadable:
@@ -212,8 +202,8 @@ class Answers:
         step, calls = self._begin(), growing.text_of_calls
         has_begun = layout is not None and await self._budget.charge(calls=layout.size - view.loop.tick.runs) is None
         if layout is not None and has_begun:
-            note_part(step, view, calls, layout)
-        has_said = request.may_be_text and note_output(step, growing.output)
+            ticks.note_part(step, view, calls, layout)
+        has_said = request.may_be_text and ticks.note_output(step, growing.output)
         is_reported = _note_usage(step, reply)
         return step if has_begun or has_said or is_reported else None
 
@@ -235,12 +225,14 @@ class Answers:
         before = before if tick == loop.tick.number else 0
         is_worth_it = written >= before + max(1, before // 2) and view.limits.call_limit(loop, written) is None
         self._read = (loop.tick.number, written if is_worth_it else before)
-        return read_part(request_of(view, self._checker), text, view, self._checker) if is_worth_it else None
+        return (
+            ticks.read_part(ticks.request_of(view, self._checker), text, view, self._checker) if is_worth_it else None
+        )
 
     async def whole(self, reply: Mapping[str, Any], losses: int) -> LoopStep:
         """The step that logs the answer and its calls; before it `losses` attempts were lost."""
         view, loop, limits = self._view, self._view.loop, self._view.limits
-        request = request_of(view, self._checker)
+        request = ticks.request_of(view, self._checker)
         usage, amount = reply.get("usage"), reply.get("nanodollars")
         if usage is None and (before := loop.tick.reported) is not None:
             usage, amount = before.usage, before.nanodollars
@@ -253,17 +245,17 @@ class Answers:
             await self._budget.charge(cost)
             limit = shortfall.text
         step = self._begin()
-        note_solution(step, view, reply, solved, cost=cost, limit=limit, is_lazy=request.is_lazy)
+        ticks.note_solution(step, view, reply, solved, cost=cost, limit=limit, is_lazy=request.is_lazy)
         if limit is not None:
             step.note(LoopEnded("failed", limit, None))
         return step
 
-    def _solved(self, reply: Mapping[str, Any]) -> tuple[Solved, str | None]:
+    def _solved(self, reply: Mapping[str, Any]) -> tuple[ticks.Solved, str | None]:
         """A whole answer as it was read, and the reason why none of its calls starts, where it has too many of them."""
-        if (beyond := read_beyond(reply, self._view)) is not None:
+        if (beyond := ticks.read_beyond(reply, self._view)) is not None:
             return beyond
-        read = read_end if self._view.loop.stage is Stage.OPEN else read_tick
-        return read(request_of(self._view, self._checker), reply, self._view, self._checker), None
+        read = ticks.read_end if self._view.loop.stage is Stage.OPEN else ticks.read_tick
+        return read(ticks.request_of(self._view, self._checker), reply, self._view, self._checker), None
 
 
 def _note_usage(step: LoopStep, reply: Mapping[str, Any]) -> bool:

@@ -35,17 +35,8 @@ from ..store.keys import ENDED_STATUSES, LOOP
 from ..store.loop_view import LoopView
 from ..store.run_list import FileGone, Parent, child_result
 from ..store.slots import Slotted, Taken, Wanted, model_slots
+from . import ticks
 from .loop_log import Answers, LoopBudget, LoopLog
-from .ticks import (
-    PicturesUnknown,
-    config_of,
-    last_errors,
-    next_request,
-    note_closing,
-    note_start,
-    read_solution,
-    request_of,
-)
 
 _BACKOFF: Final = Backoff(0.05, 5.0)
 _LOST: Final = Failure("WorkerLost", "the worker that asked the model was lost")
@@ -167,12 +158,12 @@ class LoopRunner:
         if view.parent is not None and not await self._services.log.is_awaited(view.parent, view.run):
             return await self._fail("the call that it should answer no longer waits")
         if (limit := view.limits.tick_limit(loop)) is not None:
-            return await self._fail("; ".join((*last_errors(view), limit)))
+            return await self._fail("; ".join((*ticks.last_errors(view), limit)))
         asks = self._asks
         try:
             try:
                 request = await self._composed(asks)
-            except PicturesUnknown as unknown:
+            except ticks.PicturesUnknown as unknown:
                 await self._read_pictures(unknown.digests)
                 request = await self._composed(asks)
         except (Rejected, TooLarge) as error:
@@ -189,7 +180,7 @@ class LoopRunner:
         return True
 
     async def _composed(self, asks: Request) -> RequestRecorded:
-        compose = partial(next_request, self._view, asks, self._models)
+        compose = partial(ticks.next_request, self._view, asks, self._models)
         if self._view.limits.money is not None:  # loading prices may take a second
             return await asyncio.to_thread(compose)
         return await self._answers.apart(sum(size_of(message) for message in self._view.unshown.values()), compose)
@@ -277,10 +268,10 @@ class LoopRunner:
             return False
         solution = {"calls": plan.calls, "output": None}
         asks = replace(self._asks, has_texts=False)  # its texts were read when it came
-        read = partial(read_solution, asks, solution, view, self._services.checker)
+        read = partial(ticks.read_solution, asks, solution, view, self._services.checker)
         solved = await self._answers.apart(size_of(solution), read)
         step = self._log.begin()
-        note_start(step, view, solved)
+        ticks.note_start(step, view, solved)
         await self._take(step)
         return True
 
@@ -289,7 +280,7 @@ class LoopRunner:
         if self._view.open:
             return False
         step, solution = self._log.begin(), self._view.loop.tick.solution
-        await self._answers.apart(size_of(solution), partial(note_closing, step, self._view, self._asks))
+        await self._answers.apart(size_of(solution), partial(ticks.note_closing, step, self._view, self._asks))
         await self._take(step)
         return True
 
@@ -340,13 +331,13 @@ class LoopRunner:
 
     @property
     def _asks(self) -> Request:
-        return request_of(self._view, self._services.checker)
+        return ticks.request_of(self._view, self._services.checker)
 
     async def _send(self, attempt: Attempt) -> bool:
         """Send the request to the worker that asks the model. It reads the messages in the log, so a
         conversation crosses the broker once, not with each tick; if it cannot read the log, they are sent along.
         """
-        view, config = self._view, config_of(self._view, self._asks)
+        view, config = self._view, ticks.config_of(self._view, self._asks)
         if (most := view.limits.seconds) is not None:
             left = max(most - self._log.ran_seconds, 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)

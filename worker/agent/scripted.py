@@ -34,28 +34,13 @@ from ...protocol.limits import MOST
 from ...protocol.schemas import compiled, referred
 from .. import limits
 from ..errors import WorkerError
-from ..registry.models import (
-    Answer,
-    BadRequest,
-    ContextTooLong,
-    InvalidAnswer,
-    Model,
-    ModelError,
-    ModelRequest,
-    OnText,
-    RateLimited,
-    Refused,
-    Truncated,
-    Unreachable,
-    Usage,
-    answer_text,
-)
+from ..registry import models
 from .clients import without_key
 
 # The difference between a request and the recorded one that is most like it, in words for people.
 
 
-def difference(request: ModelRequest, recorded: Sequence[Mapping[str, Any]]) -> str:
+def difference(request: models.ModelRequest, recorded: Sequence[Mapping[str, Any]]) -> str:
     """The first difference of a request from the most similar recorded one; empty where none was recorded."""
     if not recorded:
         return ""
@@ -113,8 +98,16 @@ _SHAPE: Final = (
     'a list of {"when": TEXT or [TEXTS], "output": VALUE} or {"when": …, "answer": {"calls": […], …}} or '
     '{"when": …, "error": {"type": "RateLimited", "message": TEXT}}'
 )
-_KINDS: Final = (BadRequest, ContextTooLong, InvalidAnswer, RateLimited, Refused, Truncated, Unreachable)
-_ERRORS: Final[Mapping[str, type[ModelError]]] = {kind.__name__: kind for kind in _KINDS}
+_KINDS: Final = (
+    models.BadRequest,
+    models.ContextTooLong,
+    models.InvalidAnswer,
+    models.RateLimited,
+    models.Refused,
+    models.Truncated,
+    models.Unreachable,
+)
+_ERRORS: Final[Mapping[str, type[models.ModelError]]] = {kind.__name__: kind for kind in _KINDS}
 _TEXT: Final = {"type": "string"}
 _COUNT: Final = {"type": "integer", "minimum": 0, "maximum": MOST}
 _ENTRY: Final = {
@@ -163,11 +156,11 @@ def read_entries(path: Path) -> list[Entry]:
     return entries
 
 
-def entry_of(request: ModelRequest, answered: Answer | ModelError) -> dict[str, Any]:
+def entry_of(request: models.ModelRequest, answered: models.Answer | models.ModelError) -> dict[str, Any]:
     """The entry of a recording: the request, by its digest and for readers, and its answer or error."""
-    answer = answered.answer if isinstance(answered, ModelError) else answered
+    answer = answered.answer if isinstance(answered, models.ModelError) else answered
     found: dict[str, Any] = {}
-    if isinstance(answered, ModelError):
+    if isinstance(answered, models.ModelError):
         text = {"text": answer.text} if answer is not None and answer.text else {}
         found["error"] = {"type": type(answered).__name__, "message": str(answered), **text}
     else:
@@ -178,13 +171,13 @@ def entry_of(request: ModelRequest, answered: Answer | ModelError) -> dict[str, 
     return request.recorded(found)
 
 
-def answer_of(entry: Entry, name: str) -> tuple[Answer, ModelError | None]:
+def answer_of(entry: Entry, name: str) -> tuple[models.Answer, models.ModelError | None]:
     """The answer of an entry, by `name` where the entry names no model, and the error that ends it."""
     error = entry.get("error")
-    usage = Usage(**entry["usage"]) if "usage" in entry else None
+    usage = models.Usage(**entry["usage"]) if "usage" in entry else None
     text, words = _text(entry) if error is None else error.get("text", ""), entry.get("words", "")
     own = entry.get("provider_data", "")
-    answer = Answer(text, entry.get("model", name), usage, words=words, provider_data=own)
+    answer = models.Answer(text, entry.get("model", name), usage, words=words, provider_data=own)
     if error is None:
         return answer, None
     return answer, _ERRORS[error["type"]](error["message"], answer=answer if usage or answer.text else None)
@@ -204,7 +197,7 @@ def _text(entry: Entry) -> str:
     return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
 
 
-class NoAnswer(BadRequest):
+class NoAnswer(models.BadRequest):
     """A script has no answer to a request."""
 
 
@@ -242,7 +235,7 @@ uses: Final = Uses()
 """The uses of the files that this process has read."""
 
 
-class ScriptedModel(Model):
+class ScriptedModel(models.Model):
     """A model that answers from a list of entries (see above)."""
 
     def __init__(self, entries: Sequence[Entry], path: Path = Path(), counted: Uses | None = None) -> None:
@@ -255,7 +248,7 @@ class ScriptedModel(Model):
         """Read the entries from a file. Raises `WorkerError`."""
         return cls(read_entries(path), path.resolve(), uses)
 
-    async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
+    async def ask(self, request: models.ModelRequest, on_text: models.OnText) -> models.Answer:
         """The answer of the first entry that fits. Raises its error, and `NoAnswer` where none fits."""
         text, digest = request.text, request.digest
         for index, entry in enumerate(self.entries):
@@ -285,10 +278,10 @@ def _fits(entry: Entry, messages: str, digest: str) -> bool:
 # reads such a file, and asks no model. Keys do not get into it.
 
 
-class RecordedModel(Model):
+class RecordedModel(models.Model):
     """A model whose answers are kept in a file: recorded requests are answered from it, others are asked and added."""
 
-    def __init__(self, model: Model, configured: ConfiguredModel, path: Path) -> None:
+    def __init__(self, model: models.Model, configured: ConfiguredModel, path: Path) -> None:
         """Raises `WorkerError` where the file cannot be read, or written."""
         self.model = model
         self._configured = configured
@@ -299,7 +292,7 @@ class RecordedModel(Model):
             raise WorkerError(f"model {configured.model}: its recording {path}: {error.strerror}") from error
         self._script = ScriptedModel.load(path)
 
-    async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
+    async def ask(self, request: models.ModelRequest, on_text: models.OnText) -> models.Answer:
         """The answer that was recorded, else the model's own. Raises `ModelError`.
 
         An error that may pass is not recorded; an answer that is refused or cut off is, as it has to be paid for.
@@ -310,7 +303,7 @@ class RecordedModel(Model):
             pass
         try:
             answer = await self.model.ask(request, on_text)
-        except (Refused, Truncated, InvalidAnswer) as error:
+        except (models.Refused, models.Truncated, models.InvalidAnswer) as error:
             await self._add(request, error)
             raise
         await self._add(request, answer)
@@ -328,7 +321,7 @@ class RecordedModel(Model):
         """Close the model's connections."""
         await self.model.close()
 
-    async def _add(self, request: ModelRequest, answered: Answer | ModelError) -> None:
+    async def _add(self, request: models.ModelRequest, answered: models.Answer | models.ModelError) -> None:
         entry: dict[str, Any] = entry_of(request, answered)
         self._script.entries.append(entry)
         await asyncio.to_thread(self._write, without_key(json_text(entry), self._configured) + "\n")
@@ -364,7 +357,7 @@ class FakeModel:
     """A model of a test, without a network. `requests` are its requests, the first one first."""
 
     def __init__(self, answers: Sequence[Any]) -> None:
-        self.requests: list[ModelRequest] = []
+        self.requests: list[models.ModelRequest] = []
         self._answers = answers
         self._counting = threading.Lock()
 
@@ -373,11 +366,11 @@ class FakeModel:
         place of an answer, and `BadRequest` where no answer is left.
         """
         with self._counting:
-            self.requests.append(ModelRequest(messages, schema, config))
+            self.requests.append(models.ModelRequest(messages, schema, config))
             number = len(self.requests)
         reply = self._answers[min(number, len(self._answers)) - 1]
         if not _is_function(reply) and number > len(self._answers):
-            raise BadRequest(
+            raise models.BadRequest(
                 f"the test has given this model {_counted(len(self._answers))}, and it is asked once more: give it "
                 "another answer, or a function as the last one"
             )
@@ -385,9 +378,9 @@ class FakeModel:
             reply = await _called(reply, messages, schema, config)
         if isinstance(reply, Exception):
             raise reply
-        if isinstance(reply, Answer) or inspect.isgenerator(reply) or inspect.isasyncgen(reply):
+        if isinstance(reply, models.Answer) or inspect.isgenerator(reply) or inspect.isasyncgen(reply):
             return reply
-        return Answer(answer_text(reply), str(config.get("model", "fake")))
+        return models.Answer(models.answer_text(reply), str(config.get("model", "fake")))
 
 
 def _counted(answers: int) -> str:
@@ -421,7 +414,7 @@ def random_answers(seed: int = 0) -> Callable[[Sequence[Mapping[str, Any]], Any,
     """A function that can be a model of a test (`acts.model(random_answers(7))`): it answers at random."""
 
     def answer(messages: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> dict[str, Any]:
-        return _Dice(schema, Random(f"{seed} {ModelRequest(messages, schema, config).digest}")).answer()
+        return _Dice(schema, Random(f"{seed} {models.ModelRequest(messages, schema, config).digest}")).answer()
 
     return answer
 

@@ -23,36 +23,10 @@ from typing import Any, ClassVar, Final
 from ...broker_config import ConfiguredModel
 from ...protocol.requests.tool_texts import OUTPUT, REQUIRED
 from .. import limits
-from ..registry.models import (
-    Answer,
-    BadRequest,
-    ContextTooLong,
-    InvalidAnswer,
-    Model,
-    ModelError,
-    ModelRequest,
-    OnText,
-    Refused,
-    Reported,
-    Truncated,
-    Unreachable,
-    Usage,
-    Words,
-)
+from ..registry import models
+from . import streamed_calls
 from .clients import PLAIN, Bounds, client_options, error_in_body, errors_of, extra_body, verify_content
 from .fitting import Fitted, Fitting
-from .streamed_calls import (
-    THINKING,
-    CallAssembler,
-    Piece,
-    WholeCharacters,
-    bounded,
-    events,
-    json_object,
-    packed,
-    restored,
-    whole,
-)
 
 _EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
@@ -79,11 +53,11 @@ class StreamedAnswer:
     most_bytes: int
     most_tokens: int | None = None
     """The most tokens that it may have, where that is set."""
-    usage: Usage | None = None
+    usage: models.Usage | None = None
     finish: str | None = None
     """The reason of its end, `stop`, `length` or `content_filter`; None where the server has not said."""
     refusal: str = ""
-    calls: CallAssembler | None = None
+    calls: streamed_calls.CallAssembler | None = None
     """The function calls, where the tools go as functions: then the text is made of them."""
     has_stray_calls: bool = False
     """Whether functions are called though none were offered."""
@@ -102,7 +76,7 @@ class StreamedAnswer:
     _fields_size: int = 0
     _is_reported: bool = False
     """Whether the usage before the end was passed on."""
-    _characters: WholeCharacters = field(default_factory=WholeCharacters)
+    _characters: streamed_calls.WholeCharacters = field(default_factory=streamed_calls.WholeCharacters)
 
     def note_model(self, name: Any) -> None:
         """Record the model name that the server reports, if it is printable and not too long."""
@@ -130,7 +104,7 @@ class StreamedAnswer:
         self.pieces.append(piece)
         return piece
 
-    def take_call(self, piece: Piece) -> str:
+    def take_call(self, piece: streamed_calls.Piece) -> str:
         """Take in a piece of a function call, and return what it adds to the text that is passed on. Raises
         `InvalidAnswer` where it belongs to no call, and for too much.
         """
@@ -145,14 +119,14 @@ class StreamedAnswer:
         """End a call: nothing more follows. Raises `InvalidAnswer` for too much."""
         return self._bounded(self.calls.end(index)) if self.calls is not None else ""
 
-    def pass_on(self, piece: str, on_text: OnText) -> None:
+    def pass_on(self, piece: str, on_text: models.OnText) -> None:
         """Pass on a piece of the text behind the words before it, and once the usage reported before the end."""
-        words, self.streamed_words = Words(self.streamed_words), ""
+        words, self.streamed_words = models.Words(self.streamed_words), ""
         for each in filter(None, (words, piece)):
             on_text(each)
         if not self._is_reported and (usage := self.usage_so_far) is not None and not usage.is_whole:
             self._is_reported = True
-            on_text(Reported(usage))
+            on_text(models.Reported(usage))
 
     def skip_call(self, index: int) -> str:
         """Take in that the block with this index is no function call. Raises `InvalidAnswer` for too much."""
@@ -182,10 +156,10 @@ class StreamedAnswer:
         """Whether the provider's own data is more than is kept."""
         return self._fields_size > self.most_bytes // limits.OWN_SHARE
 
-    def _provider_data(self, calls: CallAssembler) -> str:
+    def _provider_data(self, calls: streamed_calls.CallAssembler) -> str:
         if self.has_too_many_fields:
             return ""
-        message, found = whole(self._fields), list[tuple[bool, str | None, dict[str, Any]]]()
+        message, found = streamed_calls.whole(self._fields), list[tuple[bool, str | None, dict[str, Any]]]()
         left = sorted(self._blocks)
         for call in calls.written:
             own = dict(call.own)
@@ -194,9 +168,9 @@ class StreamedAnswer:
             first = [at for at in before if not found and (self._first_text is None or at < self._first_text)]
             for fields, places in ((message, first), (own, before[len(first) :])):
                 if places:
-                    fields[THINKING] = [whole(self._blocks[at]) for at in places]
+                    fields[streamed_calls.THINKING] = [streamed_calls.whole(self._blocks[at]) for at in places]
             found.append((call.name == OUTPUT, call.id, own))
-        return packed(self.origin, message, found, self.most_bytes // limits.OWN_SHARE)
+        return streamed_calls.packed(self.origin, message, found, self.most_bytes // limits.OWN_SHARE)
 
     def _bounded(self, text: str) -> str:
         """Return a text of the calls. Raises `InvalidAnswer` where these are too large."""
@@ -211,39 +185,39 @@ class StreamedAnswer:
 
     def _bound(self, size: int) -> None:
         if size > self.most_bytes:
-            raise InvalidAnswer(
+            raise models.InvalidAnswer(
                 f"the model's answer has more than {self.most_bytes} bytes (ACTS_LIMIT_MESSAGE_BYTES)",
                 answer=self.so_far(),
             )
 
-    def so_far(self) -> Answer:
+    def so_far(self) -> models.Answer:
         """The answer as far as it has come, whole or not."""
         if self.calls is None:
-            return Answer(self.text, self.model, self.usage_so_far)
+            return models.Answer(self.text, self.model, self.usage_so_far)
         words, own = self.calls.words, self._provider_data(self.calls)
-        return Answer(self.text, self.model, self.usage_so_far, words=words, provider_data=own)
+        return models.Answer(self.text, self.model, self.usage_so_far, words=words, provider_data=own)
 
     @property
-    def usage_so_far(self) -> Usage | None:
+    def usage_so_far(self) -> models.Usage | None:
         """The usage that the provider has reported, which is not all of it before the end."""
         return replace(self.usage, is_whole=self.finish is not None) if self.usage is not None else None
 
-    def answer(self) -> Answer:
+    def answer(self) -> models.Answer:
         """The answer. Raises `InvalidAnswer`, `Refused`, `Truncated` and `Unreachable`."""
         if self.refusal or self.finish == "content_filter":
-            raise Refused(f"the model refuses: {self.refusal or 'its provider has filtered the answer'}")
+            raise models.Refused(f"the model refuses: {self.refusal or 'its provider has filtered the answer'}")
         if self.finish == "length":
             set_ = "" if self.most_tokens is None else f" ({self.most_tokens})"
-            raise Truncated(f"the answer is longer than max_output_tokens{set_}, or than the model can write")
+            raise models.Truncated(f"the answer is longer than max_output_tokens{set_}, or than the model can write")
         if self.finish is None and not self.size:
-            raise Unreachable("the model's server has answered with nothing")
+            raise models.Unreachable("the model's server has answered with nothing")
         if self.finish is None:
-            raise Truncated("the answer broke off before its end")
+            raise models.Truncated("the answer broke off before its end")
         if self.calls is not None:
             self.calls.close()
             self._bound(self.calls.size)
         elif self.has_stray_calls and not self.text.strip():
-            raise InvalidAnswer(_STRAY, answer=self.so_far())
+            raise models.InvalidAnswer(_STRAY, answer=self.so_far())
         return self.so_far()
 
 
@@ -284,7 +258,7 @@ class Dialect(ABC):
         """
 
 
-class EndpointModel(Model):
+class EndpointModel(models.Model):
     """Models of one endpoint, by their names there, whatever asks them. To be used on one event loop."""
 
     package: str = ""
@@ -309,7 +283,7 @@ class EndpointModel(Model):
         self._refusing_provider_data: set[str] = set()
         """The models that do not take back their provider's own data."""
 
-    async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
+    async def ask(self, request: models.ModelRequest, on_text: models.OnText) -> models.Answer:
         """Ask once. Where the server may have refused the schema to enforce, ask again without it, first with JSON mode
         in its place if there is one (SPEC R12.6); a fault that may pass is first tried again as it was. What a refusal
         names is left out where requests can do without. Raises `ModelError`.
@@ -321,7 +295,7 @@ class EndpointModel(Model):
             try:
                 asked = replace(sent, continues=request.continues, without=without)
                 answer = await self._ask_with_provider_data(request, asked, on_text)
-            except ModelError as error:
+            except models.ModelError as error:
                 if named := self._named_in(error) - without:
                     without |= named
                     continue
@@ -329,7 +303,7 @@ class EndpointModel(Model):
                     was_repeated = True
                     continue
                 reason = str(error)[: limits.SDK_MODEL_LONGEST_REASON]
-                may_be_schema = error.status in _REFUSES_SCHEMAS and not isinstance(error, ContextTooLong)
+                may_be_schema = error.status in _REFUSES_SCHEMAS and not isinstance(error, models.ContextTooLong)
                 weaker = self._fitting.weaker(request, sent, reason) if may_be_schema else None
                 if weaker is None:
                     raise
@@ -341,7 +315,7 @@ class EndpointModel(Model):
                 self._without |= without
                 return answer
 
-    def _named_in(self, error: ModelError) -> frozenset[str]:
+    def _named_in(self, error: models.ModelError) -> frozenset[str]:
         """The parts of a request that a refusal names, and that requests can do without."""
         if error.status not in _REFUSES_SCHEMAS:
             return frozenset()
@@ -353,20 +327,24 @@ class EndpointModel(Model):
             if self._sdk is None:  # it takes a second, in which the loop should turn
                 self._sdk = await asyncio.to_thread(import_module, self.package)
 
-    async def _ask_with_provider_data(self, request: ModelRequest, sent: Fitted, on_text: OnText) -> Answer:
+    async def _ask_with_provider_data(
+        self, request: models.ModelRequest, sent: Fitted, on_text: models.OnText
+    ) -> models.Answer:
         """Ask with the provider's own data of earlier answers; without it, where the server refuses that."""
         model = str(sent.config["model"])
-        messages = restored(sent.messages, request.provider_data, self._origin(model)) if sent.functions else []
+        messages = (
+            streamed_calls.restored(sent.messages, request.provider_data, self._origin(model)) if sent.functions else []
+        )
         if not request.provider_data or model in self._refusing_provider_data or messages in ([], sent.messages):
             return await self._ask_once(sent, on_text)
         try:
             return await self._ask_once(replace(sent, messages=messages), on_text)
-        except BadRequest as error:
-            if error.status not in _REFUSES_FIELDS or isinstance(error, ContextTooLong):
+        except models.BadRequest as error:
+            if error.status not in _REFUSES_FIELDS or isinstance(error, models.ContextTooLong):
                 raise
             try:
                 answer = await self._ask_once(sent, on_text)
-            except BadRequest:
+            except models.BadRequest:
                 raise error from None
             self._refusing_provider_data.add(model)
             return answer
@@ -377,10 +355,10 @@ class EndpointModel(Model):
         url = self._url if base_url is None else base_url.get_secret_value()
         return hashlib.sha256("\n".join((self.package, url, model)).encode()).hexdigest()[: limits.ORIGIN_DIGITS]
 
-    async def _ask_once(self, sent: Fitted, on_text: OnText) -> Answer:
+    async def _ask_once(self, sent: Fitted, on_text: models.OnText) -> models.Answer:
         most_tokens = sent.config.get("max_output_tokens")
         may_be_text = sent.config.get("tool_choice") != REQUIRED
-        calls = CallAssembler(sent.functions, may_be_text=may_be_text) if sent.functions else None
+        calls = streamed_calls.CallAssembler(sent.functions, may_be_text=may_be_text) if sent.functions else None
         name, most_bytes = str(sent.config["model"]), self._bounds.answer_bytes
         written = StreamedAnswer(name, most_bytes, most_tokens, calls=calls, origin=self._origin(name))
         try:
@@ -388,9 +366,9 @@ class EndpointModel(Model):
                 await self._answer(sent, written, on_text)
             findings = (*sent.findings, *([_TOO_MUCH] * written.has_too_many_fields))
             return replace(written.answer(), findings=findings)
-        except ModelError as error:
+        except models.ModelError as error:
             if written.text and error.is_transient:
-                raise Truncated(f"the answer broke off: {error}", answer=written.so_far()) from None
+                raise models.Truncated(f"the answer broke off: {error}", answer=written.so_far()) from None
             error.answer = error.answer or (written.so_far() if written.usage or written.text else None)
             raise
 
@@ -399,7 +377,7 @@ class EndpointModel(Model):
         """A context that raises what the package raises as `ModelError`."""
 
     @abstractmethod
-    async def _answer(self, sent: Fitted, written: StreamedAnswer, on_text: OnText) -> None:
+    async def _answer(self, sent: Fitted, written: StreamedAnswer, on_text: models.OnText) -> None:
         """Send a request, and take in its answer as it comes. Raises `ModelError`, and what `_errors` translates."""
 
 
@@ -431,7 +409,7 @@ class SdkModel(EndpointModel):
     def _errors(self) -> AbstractContextManager[None]:
         return errors_of(self._sdk, self._configured)
 
-    async def _answer(self, sent: Fitted, written: StreamedAnswer, on_text: OnText) -> None:
+    async def _answer(self, sent: Fitted, written: StreamedAnswer, on_text: models.OnText) -> None:
         async with self._dialect.response(self._client, sent, self._configured) as response:
             streams = verify_content(response.headers, _EVENTS, _JSON) == _EVENTS
             async for chunk in self._chunks(response, streams=streams):
@@ -443,14 +421,16 @@ class SdkModel(EndpointModel):
 
     async def _chunks(self, response: Any, *, streams: bool) -> AsyncIterator[Mapping[str, Any]]:
         if streams:
-            async for event in events(bounded(response.iter_bytes(), self._bounds.stream_bytes)):
+            async for event in streamed_calls.events(
+                streamed_calls.bounded(response.iter_bytes(), self._bounds.stream_bytes)
+            ):
                 yield event
         else:
             yield await self._body(response)
 
     async def _body(self, response: Any) -> Mapping[str, Any]:
-        pieces = bounded(response.iter_bytes(), self._bounds.body_bytes)
-        return json_object(b"".join([piece async for piece in pieces]))
+        pieces = streamed_calls.bounded(response.iter_bytes(), self._bounds.body_bytes)
+        return streamed_calls.json_object(b"".join([piece async for piece in pieces]))
 
     @cached_property
     def _client(self) -> Any:

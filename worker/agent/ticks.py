@@ -14,21 +14,9 @@ from typing import Any, Final
 from ...broker_config import ConfiguredModel
 from ...protocol import Rejected
 from ...protocol.calls.call import Call
+from ...protocol.engine import loop
 from ...protocol.engine.costs import Cost, is_all, reported
 from ...protocol.engine.events import Status
-from ...protocol.engine.loop import (
-    Answered,
-    LoopEnded,
-    LoopLimits,
-    OutputGrew,
-    PartCame,
-    RequestRecorded,
-    Stage,
-    Started,
-    TickClosed,
-    TickError,
-    quoted,
-)
 from ...protocol.engine.outcomes import judge_output, output_labels
 from ...protocol.errors import shortened
 from ...protocol.messages import TRUST, digests, error_message, sent_bytes
@@ -65,7 +53,7 @@ class Solved:
     """The plan of the calls that run; None where none does."""
     positions: tuple[int, ...]
     """The position of each of these calls in the solution."""
-    errors: tuple[TickError, ...]
+    errors: tuple[loop.TickError, ...]
     """The errors of the other calls, and of the answer."""
 
     @property
@@ -106,7 +94,7 @@ def read_beyond(reply: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] 
         return None
     calls = value.get("calls") if isinstance(value, Mapping) else None
     limit = view.limits.call_limit(view.loop, len(calls)) if isinstance(calls, list) else None
-    if limit is None or view.loop.stage is Stage.OPEN:
+    if limit is None or view.loop.stage is loop.Stage.OPEN:
         return None
     return replace(_NOTHING, solution={"calls": calls, "output": None}), limit
 
@@ -126,7 +114,7 @@ def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> 
     before = view.loop.tick.text
     if request.is_lazy or len(text) <= len(before) or not text.startswith(before):
         return None
-    if view.loop.stage is Stage.ASKED and view.open:
+    if view.loop.stage is loop.Stage.ASKED and view.open:
         return None  # calls that a client has added run before it
     try:
         layout = checker.complete(begin_answer(request, text, view.known, first=view.first))
@@ -160,18 +148,18 @@ def _solved(request: Request, answer: Answer, checker: Checker) -> Solved:
     try:
         return Solved(answer.solution, checker.complete(answer.layout), answer.positions, errors)
     except Rejected as rejected:
-        refused = (TickError("InvalidCall", problem.message, problem.pointer) for problem in rejected.errors)
+        refused = (loop.TickError("InvalidCall", problem.message, problem.pointer) for problem in rejected.errors)
         return Solved(answer.solution, None, (), (*errors, *refused))
 
 
 def unanswered(error: Mapping[str, str]) -> Solved:
     """The result of a request whose answer is of no use (SPEC R13.4)."""
-    return replace(_NOTHING, errors=(TickError(error["type"], error["message"], ""),))
+    return replace(_NOTHING, errors=(loop.TickError(error["type"], error["message"], ""),))
 
 
 def note_part(step: LoopStep, view: LoopView, text: str, layout: CheckedPlan) -> None:
     """Log the next part of an answer, and the calls that begin with it (SPEC R13.8)."""
-    step.note(PartCame(text[len(view.loop.tick.text) :], view.first, layout.size))
+    step.note(loop.PartCame(text[len(view.loop.tick.text) :], view.first, layout.size))
     if layout.size > len(view.begun):
         write_calls(step, view, layout)
 
@@ -184,7 +172,7 @@ def note_output(step: LoopStep, output: str) -> bool:
     if before.startswith(output):
         return False
     at = len(before) if output.startswith(before) else 0
-    step.note(OutputGrew(at, output[at:]))
+    step.note(loop.OutputGrew(at, output[at:]))
     return True
 
 
@@ -202,7 +190,7 @@ def note_solution(
     reached.
     """
     tick = view.loop.tick
-    errors = [*solved.errors, *([TickError("LimitReached", limit, "")] if limit is not None else [])]
+    errors = [*solved.errors, *([loop.TickError("LimitReached", limit, "")] if limit is not None else [])]
     text = reply.get("answer")
     words = reply.get("words") or (words_beside(text) if isinstance(text, str) else "")
     message = {
@@ -218,7 +206,7 @@ def note_solution(
     starts = limit is None and not is_lazy and solved.layout is not None
     runs = solved.runs if starts else len(view.begun)
     own = reply.get("provider_data") if view.asks is not None and view.asks.is_native else None
-    step.note(Answered(message, view.first, runs, errors, cost.pack(), known=_known(reply), provider_data=own))
+    step.note(loop.Answered(message, view.first, runs, errors, cost.pack(), known=_known(reply), provider_data=own))
     if limit is not None or solved.layout is None or solved.runs == len(view.begun):
         return
     if is_lazy:
@@ -240,7 +228,7 @@ def _known(reply: Mapping[str, Any]) -> int | None:
 
 def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:
     """Write the calls of an approved plan into their lanes (SPEC R13.7)."""
-    step.note(Started(view.first, solved.runs, solved.errors))
+    step.note(loop.Started(view.first, solved.runs, solved.errors))
     if solved.layout is not None and solved.layout.calls:
         write_calls(step, view, solved.layout)
 
@@ -257,8 +245,8 @@ def note_closing(step: LoopStep, view: LoopView, request: Request) -> None:
     date = date_now()
     for error, labels in found:
         step.append(lane_token(error.instance), _message(error, labels, date))
-    closed = TickClosed(len(found), verdict.set_aside)
-    step.note(closed, *([LoopEnded("completed", None, verdict.output)] if verdict.is_accepted else []))
+    closed = loop.TickClosed(len(found), verdict.set_aside)
+    step.note(closed, *([loop.LoopEnded("completed", None, verdict.output)] if verdict.is_accepted else []))
 
 
 def write_calls(step: LoopStep, view: LoopView, plan: CheckedPlan) -> None:
@@ -304,7 +292,7 @@ def _labelled(plan: CheckedPlan, labels: Labels) -> CheckedPlan:
     return replace(plan, calls=labelled(plan.calls), lanes=lanes)
 
 
-def errors_of(view: LoopView) -> list[tuple[TickError, Labels]]:
+def errors_of(view: LoopView) -> list[tuple[loop.TickError, Labels]]:
     """The errors of calls of the current tick that did not run, or failed, in the order of the calls (SPEC R13.1), each
     with the labels of all that it may quote.
     """
@@ -316,7 +304,7 @@ def errors_of(view: LoopView) -> list[tuple[TickError, Labels]]:
             pointer = f"/calls/{at}" if 0 <= at < count else "/calls"  # a client has added it
             error = ended.error
             call = view.call((instance, index)).raw
-            placed.append((at, TickError(error["type"], error["message"], pointer, call, instance), ended.labels))
+            placed.append((at, loop.TickError(error["type"], error["message"], pointer, call, instance), ended.labels))
     return [(error, labels) for _, error, labels in sorted(placed, key=lambda one: one[0])]
 
 
@@ -329,7 +317,7 @@ def last_errors(view: LoopView) -> list[str]:
     return [shortened(text) for text in texts[:MOST_SHOWN]]
 
 
-def _message(error: TickError, labels: Labels, date: str) -> dict[str, Any]:
+def _message(error: loop.TickError, labels: Labels, date: str) -> dict[str, Any]:
     """The message of an error, at the end of its tick (SPEC R13.2)."""
     trust = {TRUST: sorted(labels)} if labels else {}
     return {**error_message({}, {}, date=date, instance=error.instance), "data": error.to_dict(), **trust}
@@ -359,10 +347,10 @@ def _position(pointer: str) -> int:
     return int(parts[2]) if len(parts) > 2 and parts[1] == "calls" and parts[2].isdecimal() else -1
 
 
-def _error(error: Any, answer: Answer, request: Request) -> TickError:
+def _error(error: Any, answer: Answer, request: Request) -> loop.TickError:
     """An error of an answer, for the call's instance if the context has that one."""
     instance = error.call.get("_instance") if error.call is not None else None
-    return TickError(
+    return loop.TickError(
         error.type, error.message, error.pointer, error.call, instance if instance in request.instances else None
     )
 
@@ -393,7 +381,7 @@ def request_of(view: LoopView, checker: Checker) -> Request:
     return view.asks
 
 
-def next_request(view: LoopView, request: Request, models: KnownModels) -> RequestRecorded:
+def next_request(view: LoopView, request: Request, models: KnownModels) -> loop.RequestRecorded:
     """The next request as the log has it: the messages that it adds to those of the one before, so that it begins with
     them byte for byte, and the schema if that is another one. Raises `Rejected` where the first request is too large,
     `TooLarge` for another, and `PicturesUnknown`.
@@ -411,8 +399,8 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Reque
     asked = models.with_fallbacks(config.get("model"))
     tokens = _estimate(view, added, schema, asked)
     estimate = estimate_of(asked if view.limits.money is not None else (), tokens, most)
-    messages, quotes = quoted(added, view.unshown)
-    return RequestRecorded(
+    messages, quotes = loop.quoted(added, view.unshown)
+    return loop.RequestRecorded(
         messages=messages,
         config=config,
         estimate=estimate.tokens,
@@ -467,7 +455,7 @@ def config_of(view: LoopView, request: Request) -> dict[str, Any]:
     return sent_config(request, view.definition.config, view.limits)
 
 
-def sent_config(request: Request, config: Mapping[str, Any], limits: LoopLimits) -> dict[str, Any]:
+def sent_config(request: Request, config: Mapping[str, Any], limits: loop.LoopLimits) -> dict[str, Any]:
     """The settings that are sent to a model by a loop's `config`: always the most tokens of an answer, and the way in
     which functions are offered.
     """

@@ -34,43 +34,16 @@ from ...broker_config import EXECUTE_INSTANCE, priority_queue
 from ...broker_config.configuration import CONTENT
 from ...protocol import Limits
 from ...protocol.limits import unpacked
+from .. import limits
 from ..backoff import batches
 from ..errors import InfrastructureError, MalformedMessage, QueueRefused
 from ..fairness import LaneAdmission
-from ..limits import (
-    AWAY_SECONDS,
-    EVENTS_SECONDS,
-    FAIR_TURN_SECONDS,
-    LARGE_BYTES,
-    LONGEST_LANE,
-    MOST_BYTES_IN_HAND,
-    MOST_KEPT_BYTES,
-    MOST_TASKS_KEPT,
-    PUBLISHED_AT_ONCE,
-    limits_of,
-)
 from ..outages import Batcher, Outage
 from ..process import count_refusal, metrics
+from . import transport
 from .messages import MESSAGE_FORMAT, RETURNED, SENT, TASKS, TaskMessage, lane_task, pack, unpack
 from .queue_order import PriorityQueues, band_of, consume_priorities
 from .remote_control import COMMAND, refuse_command, restrict
-from .transport import (
-    Admission,
-    broker_failures,
-    enveloped,
-    has_band,
-    hide_addresses,
-    is_envelope,
-    is_from_queue,
-    log_one_line_per_task,
-    of_connections,
-    queue_length,
-    queue_of,
-    retry_while_unavailable,
-    sent_events,
-    shown_name,
-    take_apart,
-)
 
 # What a worker has taken from the broker and not acknowledged, in its own memory: kombu's ledger in Redis is not kept.
 #
@@ -98,7 +71,7 @@ class InFlight:
     def add(self, task: Any, given_back: Callable[[], None] | None = None) -> None:
         """Count a task's message until it is answered; `given_back` is called then."""
         self.tasks += 1
-        size, queue = _size_of(task), queue_of(task)
+        size, queue = _size_of(task), transport.queue_of(task)
         self._bytes[queue] += size
         metrics().task_taken(queue)
 
@@ -118,7 +91,7 @@ class InFlight:
 
     def is_full_of(self, queue: str) -> bool:
         """Whether so many bytes of a queue are in hand that nothing more is to be taken from it."""
-        return self._bytes[queue] >= MOST_BYTES_IN_HAND
+        return self._bytes[queue] >= limits.MOST_BYTES_IN_HAND
 
 
 def _answered(*_: Any, **__: Any) -> None:
@@ -129,7 +102,7 @@ def _size_of(task: Any) -> int:
     """The bytes of a task's argument; 0 where they are few."""
     arguments = task.payload[0]
     argument = arguments[0] if arguments else None
-    return len(argument) if isinstance(argument, bytes) and len(argument) >= LARGE_BYTES else 0
+    return len(argument) if isinstance(argument, bytes) and len(argument) >= limits.LARGE_BYTES else 0
 
 
 class InMemoryQoS(QoS):  # type: ignore[misc]  # kombu has no types
@@ -184,8 +157,8 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         default_steps = [step for step in Consumer.Blueprint.default_steps if "delayed_delivery" not in step]  # noqa: RUF012
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        log_one_line_per_task()
-        hide_addresses()
+        transport.log_one_line_per_task()
+        transport.hide_addresses()
         self._lanes = LaneAdmission(lambda: int(self.pool.limit), lambda seconds, do: self.hub.call_later(seconds, do))
         self._has_lane_admission = False
         runtimes, lanes = options["app"].conf.acts_runtimes, self._lanes  # to look it up takes longest
@@ -193,7 +166,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         self._is_flush_due = self._is_turn_due = False
         self._priorities: PriorityQueues | None = None
         self._thread = threading.get_ident()
-        self._limits = limits_of(options["app"].conf.acts_settings)
+        self._limits = limits.limits_of(options["app"].conf.acts_settings)
         super().__init__(*arguments, **options)
         restrict(self.steps, self.app.conf.acts_settings)
 
@@ -230,7 +203,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         """
         if self.hub and not self._is_turn_due and threading.get_ident() == self._thread:
             self._is_turn_due = True
-            self.hub.call_later(FAIR_TURN_SECONDS, self._turn)
+            self.hub.call_later(limits.FAIR_TURN_SECONDS, self._turn)
         return super().call_soon(p, *arguments, **named)
 
     def _turn(self) -> None:
@@ -240,7 +213,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         """Called by Celery, in any thread, when a task event is to be published: those of a while go together."""
         if self.hub and not self._is_flush_due:
             self._is_flush_due = True
-            self.hub.call_soon(self.hub.call_later, EVENTS_SECONDS, self._flush_events)
+            self.hub.call_soon(self.hub.call_later, limits.EVENTS_SECONDS, self._flush_events)
 
     def _flush_events(self) -> None:
         self._is_flush_due = False
@@ -267,7 +240,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     def create_task_handler(self, *arguments: Any, **options: Any) -> Callable[[Any], None]:
         """Return what is called with each message."""
         handle = super().create_task_handler(*arguments, **options)
-        admission = Admission(self.app.conf.acts_settings)
+        admission = transport.Admission(self.app.conf.acts_settings)
 
         def tasks_of(message: Any) -> Iterable[Any]:
             outlive_channel(message)
@@ -311,7 +284,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
         """Called by Celery for a message that it cannot or must not decode."""
-        if is_from_queue(message):
+        if transport.is_from_queue(message):
             self._refuse(message, type(exc).__name__)
         else:
             refuse_command(type(exc).__name__)
@@ -320,7 +293,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         """Do something with a message; it is refused for what is wrong with it. Raises errors of the connection."""
         try:
             return work()
-        except of_connections(*self.connection_errors, *self.channel_errors):
+        except transport.of_connections(*self.connection_errors, *self.channel_errors):
             raise
         except MalformedMessage as error:
             self._refuse(message, str(error))
@@ -332,21 +305,23 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         """Give a task that was admitted to Celery. What goes wrong there is no fault of the message: it comes again."""
         try:
             handle()
-        except of_connections(*self.connection_errors, *self.channel_errors):
+        except transport.of_connections(*self.connection_errors, *self.channel_errors):
             raise
         except Exception as error:
             # Not its text, which may quote what the message holds.
             where = "".join(traceback.format_tb(error.__traceback__)).rstrip()
-            logger.error("taking a task of %.200r fails: %s\n%s", queue_of(message), type(error).__name__, where)
+            logger.error(
+                "taking a task of %.200r fails: %s\n%s", transport.queue_of(message), type(error).__name__, where
+            )
             count_refusal("errors")
             message.reject_log_error(logger, self.connection_errors)
 
     def _taken(self, message: Any) -> Iterable[Any]:
         """The tasks of a message."""
-        if not is_envelope(message):
+        if not transport.is_envelope(message):
             keep_once(message)
             return (message,)
-        return take_apart(message, self._limits, max(1, getattr(message.channel.qos, "room", 1)))
+        return transport.take_apart(message, self._limits, max(1, getattr(message.channel.qos, "room", 1)))
 
     def _begin(self, task: Any, begin: Callable[[], object]) -> None:
         """Count a task as in flight until it is answered, and begin it; a lane when its run's share allows it."""
@@ -365,7 +340,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         message.ack_log_error(logger, self.connection_errors)
 
     def _refuse(self, message: Any, reason: str) -> None:
-        logger.error("a message of %.200r is refused: %s", queue_of(message), reason)
+        logger.error("a message of %.200r is refused: %s", transport.queue_of(message), reason)
         count_refusal("messages")
         message.reject_log_error(logger, self.connection_errors)
         signals.task_rejected.send(sender=self, message=message, exc=None)
@@ -377,7 +352,7 @@ def lane_of(task: Any) -> tuple[str, str | None] | None:
         return None
     arguments = task.payload[0]
     argument = arguments[0] if arguments else None
-    if not isinstance(argument, bytes) or len(argument) > LONGEST_LANE:
+    if not isinstance(argument, bytes) or len(argument) > limits.LONGEST_LANE:
         return None
     try:
         run, instance, *_ = unpack(argument)
@@ -423,7 +398,7 @@ class BandRequest(Request):  # type: ignore[misc]  # celery has no types
     def on_accepted(self, pid: int, time_accepted: float) -> None:
         """Called by the pool when the task begins."""
         super().on_accepted(pid, time_accepted)
-        if has_band(self.message):
+        if transport.has_band(self.message):
             self.acknowledge()
 
 
@@ -484,7 +459,7 @@ class Publisher:
         takes up a task looks into the log first.
         """
         refusals: list[QueueRefused] = []
-        for batch in batches(tasks, PUBLISHED_AT_ONCE):
+        for batch in batches(tasks, limits.PUBLISHED_AT_ONCE):
             try:
                 self._publish(batch)
             except QueueRefused:
@@ -507,12 +482,12 @@ class Publisher:
 
     def waiting(self, queue: str) -> int:
         """The number of tasks in a queue. Raises `InfrastructureError`."""
-        with broker_failures("the broker does not answer"), self._app.connection_or_acquire() as connection:
-            return queue_length(connection, queue)
+        with transport.broker_failures("the broker does not answer"), self._app.connection_or_acquire() as connection:
+            return transport.queue_length(connection, queue)
 
     def tell_cancelled(self, key: str) -> None:
         """Tell every worker that the run with that key was cancelled. Raises `InfrastructureError`."""
-        with broker_failures("the run is over, but workers could not be asked to stop"):
+        with transport.broker_failures("the run is over, but workers could not be asked to stop"):
             self._app.control.broadcast(COMMAND, arguments={"key": key})
 
     def deliver(self, tasks: Sequence[TaskMessage]) -> None:
@@ -520,10 +495,10 @@ class Publisher:
 
         Raises `InfrastructureError`.
         """
-        retry_while_unavailable(lambda: self.publish(tasks))
+        transport.retry_while_unavailable(lambda: self.publish(tasks))
 
     def _publish(self, batch: list[TaskMessage]) -> None:
-        with broker_failures("the broker does not take tasks"):
+        with transport.broker_failures("the broker does not take tasks"):
             self._put(batch)
 
     def _put(self, batch: list[TaskMessage]) -> None:
@@ -532,7 +507,7 @@ class Publisher:
             _batched(producer),
             producer.connection._reraise_as_library_errors(),
         ):
-            for task in enveloped(batch) if producer.connection.transport.driver_type == "redis" else batch:
+            for task in transport.enveloped(batch) if producer.connection.transport.driver_type == "redis" else batch:
                 self._send(task, producer)
 
     def _send(self, task: TaskMessage, producer: Any) -> None:
@@ -555,7 +530,7 @@ class Publisher:
         if task.envelope is not None:
             message.headers[TASKS] = len(task.envelope.parts)
         if message.sent_event is not None:
-            message.sent_event["name"] = shown_name(task.task, task.shown)
+            message.sent_event["name"] = transport.shown_name(task.task, task.shown)
         band = band_of(task.priority)
         how = {"priority": band} if band else {}
         queue = task.queue
@@ -563,13 +538,13 @@ class Publisher:
             queue = priority_queue(queue, band, self._app.conf.task_create_missing_queue_type)
         amqp.send_task_message(producer, task.task, message, queue=queue, retry=False, **how)
         if is_told and task.envelope is not None:
-            amqp._event_dispatcher.publish_all("task-sent", sent_events(id_, task, task.envelope), producer)
+            amqp._event_dispatcher.publish_all("task-sent", transport.sent_events(id_, task, task.envelope), producer)
 
 
 def _batched(producer: Any) -> AbstractContextManager[Any]:
     """Publish the messages of a block together; one by one with kombu before 5.7, beside which clients work."""
     batch = getattr(producer, "batch", None)
-    return batch(PUBLISHED_AT_ONCE) if batch is not None else nullcontext()
+    return batch(limits.PUBLISHED_AT_ONCE) if batch is not None else nullcontext()
 
 
 # The buffer in front of the broker: what the lane runners of a process publish, also while the broker is away.
@@ -602,7 +577,7 @@ class PublishBuffer:
         self._refused = refused
         self._batcher = Batcher[Batch, None](
             self._send_all,
-            most=PUBLISHED_AT_ONCE,
+            most=limits.PUBLISHED_AT_ONCE,
             size_of=lambda batch: batch.size,
             passing=(InfrastructureError,),
             outage=Outage(logger, "publishing tasks"),
@@ -623,13 +598,13 @@ class PublishBuffer:
         tried.add_done_callback(self._awaited.discard)
         while not self._is_away and not tried.done():
             sent = self._sent
-            await asyncio.wait((tried,), timeout=AWAY_SECONDS)
+            await asyncio.wait((tried,), timeout=limits.AWAY_SECONDS)
             # One that takes large tasks slowly is not away: what is made meanwhile would fill the memory.
             self._is_away |= not tried.done() and self._sent == sent
 
     def _has_room(self, count: int, size: int) -> bool:
         """Whether so many tasks of so many bytes are kept while the broker is away."""
-        return self._kept + count <= MOST_TASKS_KEPT and self._kept_bytes + size <= MOST_KEPT_BYTES
+        return self._kept + count <= limits.MOST_TASKS_KEPT and self._kept_bytes + size <= limits.MOST_KEPT_BYTES
 
     def _keep(self, count: int, size: int) -> None:
         self._kept += count

@@ -54,34 +54,11 @@ from ...broker_config import (
     reports_queue,
 )
 from ...protocol import Limits
+from .. import limits
 from ..errors import InfrastructureError, MalformedMessage, QueueRefused
-from ..limits import (
-    BROKER_WAIT_SECONDS,
-    BYTES_IN_A_MESSAGE,
-    ENVELOPE_BYTES,
-    EVENTS_AT_ONCE,
-    LONGEST_ID,
-    OUTDATED_SECONDS,
-    PUBLISHING_TRIES,
-    REPORTS_A_PAGE,
-    SHARES_OF_CALLS,
-    TASKS_IN_A_MESSAGE,
-    limits_of,
-)
 from ..outages import watched
 from ..process import BoundedNames, count_refusal
-from .messages import (
-    TASKS,
-    Envelope,
-    Report,
-    TaskMessage,
-    envelope_task,
-    pack,
-    pack_envelope,
-    pack_report,
-    unpack_envelope,
-    unpack_report,
-)
+from . import messages
 from .queue_order import BANDS, QueueOrder, band_of
 
 logger = logging.getLogger(__name__)
@@ -110,7 +87,7 @@ class BackendConnection(Connection):  # type: ignore[misc]  # kombu has no types
 
     def ensure_connection(self, *arguments: Any, **options: Any) -> Any:
         """Wait for the server and connect. Celery's workers would look again after 30 s where it was away for long."""
-        return super().ensure_connection(*arguments, **{"interval_max": BROKER_WAIT_SECONDS, **options})
+        return super().ensure_connection(*arguments, **{"interval_max": limits.BROKER_WAIT_SECONDS, **options})
 
     def Pool(self, limit: int | None = None, **_: Any) -> Any:
         """Return a pool of connections that are like this one."""
@@ -330,7 +307,9 @@ class Admission:
     """The messages that the queues of a worker admit."""
 
     def __init__(self, settings: Settings) -> None:
-        self._most_bytes = int(settings.limit_call_bytes) + 2 * int(settings.limit_message_bytes) + ENVELOPE_BYTES
+        self._most_bytes = (
+            int(settings.limit_call_bytes) + 2 * int(settings.limit_message_bytes) + limits.ENVELOPE_BYTES
+        )
         self._tasks = defaultdict[str, set[str]](set)
         self._tasks[settings.queue_instances] |= {EXECUTE_INSTANCE, DELIVER, PROBE}
         self._tasks[settings.queue_delegates] |= {EXECUTE_DELEGATE, PROBE}
@@ -343,7 +322,7 @@ class Admission:
         headers = message.headers
         if not isinstance(headers, dict) or not all(isinstance(headers.get(key), str) for key in _NAMED):
             return "it is no task"
-        if len(headers["id"]) > LONGEST_ID or not headers["id"].isprintable():
+        if len(headers["id"]) > limits.LONGEST_ID or not headers["id"].isprintable():
             return "its id is too long, or no line of text"
         if not self._belongs(headers["task"].removesuffix(SEVERAL), queue_of(message)):
             return f"the task {headers['task']!r:.200} does not belong there"
@@ -390,7 +369,7 @@ _names: Final = BoundedNames()
 class ThreadSafeDispatcher(EventDispatcher):  # type: ignore[misc]  # celery has no types
     """Celery's dispatcher, with a flush that loses nothing, and a larger buffer."""
 
-    def __init__(self, *arguments: Any, buffer_limit: int = EVENTS_AT_ONCE, **options: Any) -> None:
+    def __init__(self, *arguments: Any, buffer_limit: int = limits.EVENTS_AT_ONCE, **options: Any) -> None:
         super().__init__(*arguments, buffer_limit=buffer_limit, **options)
 
     def send(self, type: str, *arguments: Any, **fields: Any) -> None:
@@ -456,37 +435,37 @@ A lane may be long, and results that come together are written together.
 """
 
 
-def enveloped(tasks: Iterable[TaskMessage]) -> Iterator[TaskMessage]:
+def enveloped(tasks: Iterable[messages.TaskMessage]) -> Iterator[messages.TaskMessage]:
     """Put tasks together in fewer messages."""
-    groups = defaultdict[tuple[str, str, bool, int, int | None, int], list[TaskMessage]](list)
+    groups = defaultdict[tuple[str, str, bool, int, int | None, int], list[messages.TaskMessage]](list)
     for task in tasks:
         kind = task.task, task.queue, task.is_forgotten, task.returned, task.format, band_of(task.priority)
         groups[kind].append(task)
     for (name, *_), group in groups.items():
         queued = max(len(group), *(task.queued for task in group))
-        size = max(1, min(TASKS_IN_A_MESSAGE, queued // _SHARES.get(name, SHARES_OF_CALLS)))
+        size = max(1, min(limits.TASKS_IN_A_MESSAGE, queued // _SHARES.get(name, limits.SHARES_OF_CALLS)))
         for part in _parts(group, size):
-            yield part[0] if len(part) == 1 else envelope_task(part)
+            yield part[0] if len(part) == 1 else messages.envelope_task(part)
 
 
-def _parts(tasks: Sequence[TaskMessage], size: int) -> Iterator[list[TaskMessage]]:
-    part: list[TaskMessage] = []
-    free = BYTES_IN_A_MESSAGE
+def _parts(tasks: Sequence[messages.TaskMessage], size: int) -> Iterator[list[messages.TaskMessage]]:
+    part: list[messages.TaskMessage] = []
+    free = limits.BYTES_IN_A_MESSAGE
     for task in tasks:
         if part and (len(part) == size or free < len(task.body)):
             yield part
-            part, free = [], BYTES_IN_A_MESSAGE
+            part, free = [], limits.BYTES_IN_A_MESSAGE
         part.append(task)
         free -= len(task.body)
     yield part
 
 
-def task_ids(id_: str, envelope: Envelope) -> list[str]:
+def task_ids(id_: str, envelope: messages.Envelope) -> list[str]:
     """The ids of an envelope's tasks; the same ones however often it is delivered."""
     return [f"{id_}-{envelope.first + number}" for number in range(len(envelope.parts))]
 
 
-def sent_events(id_: str, message: TaskMessage, envelope: Envelope) -> list[dict[str, Any]]:
+def sent_events(id_: str, message: messages.TaskMessage, envelope: messages.Envelope) -> list[dict[str, Any]]:
     """Celery's events for the tasks of an envelope that was sent."""
     place = {"queue": message.queue, "exchange": "", "routing_key": message.queue}
     plain = {"kwargs": "-", "parent_id": None, "retries": 0, "eta": None, "expires": None}
@@ -509,22 +488,22 @@ def take_apart(message: Any, limits: Limits, room: int) -> list[Part]:
     Raises `MalformedMessage`, and what the transport raises where it cannot put the rest back.
     """
     arguments, _, _ = message.payload
-    envelope = unpack_envelope(arguments[0] if len(arguments) == 1 else None, limits)
+    envelope = messages.unpack_envelope(arguments[0] if len(arguments) == 1 else None, limits)
     if len(envelope.parts) > room:
-        _put_back(message, Envelope(envelope.first + room, envelope.parts[room:]))
+        _put_back(message, messages.Envelope(envelope.first + room, envelope.parts[room:]))
         envelope = replace(envelope, parts=envelope.parts[:room])
     answer = _Answer(message, len(envelope.parts))
     ids = task_ids(message.headers["id"], envelope)
     return [Part(message, id_, *part, answer) for id_, part in zip(ids, envelope.parts, strict=True)]
 
 
-def _put_back(message: Any, envelope: Envelope) -> None:
+def _put_back(message: Any, envelope: messages.Envelope) -> None:
     """Put an envelope back in front of its queue, in Redis."""
     channel, raw = message.channel, message._raw
-    body = pack([[pack_envelope(envelope)], {}, {}])
+    body = messages.pack([[messages.pack_envelope(envelope)], {}, {}])
     encoded, _ = channel.encode_body(body, raw["properties"].get("body_encoding"))
     properties = {**raw["properties"], "delivery_tag": str(uuid.uuid4())}
-    headers = {**raw["headers"], TASKS: len(envelope.parts)}
+    headers = {**raw["headers"], messages.TASKS: len(envelope.parts)}
     with channel.conn_or_acquire() as client:
         key = channel._q_for_pri(queue_of(message), channel._get_message_priority(raw))
         client.rpush(key, dumps({**raw, "body": encoded, "headers": headers, "properties": properties}))
@@ -594,7 +573,12 @@ def _is_permanent(error: BaseException) -> bool:
 def retry_while_unavailable(act: Callable[[], None]) -> None:
     """Do something again while the broker is away or full, for some minutes. Raises `InfrastructureError`."""
     retry_over_time(
-        act, InfrastructureError, max_retries=PUBLISHING_TRIES, interval_start=0.1, interval_step=0.2, interval_max=5
+        act,
+        InfrastructureError,
+        max_retries=limits.PUBLISHING_TRIES,
+        interval_start=0.1,
+        interval_step=0.2,
+        interval_max=5,
     )
 
 
@@ -631,22 +615,22 @@ class ReportQueue:
     def __init__(self, app: Celery, settings: Settings) -> None:
         self._app = app
         self._queue = reports_queue(settings)
-        self._limits = limits_of(settings)
+        self._limits = limits.limits_of(settings)
 
-    def send(self, report: Report) -> None:
+    def send(self, report: messages.Report) -> None:
         """Add a report. Raises `InfrastructureError`."""
         with broker_failures(_FAILURE), self._app.producer_or_acquire() as producer:
             producer.publish(
-                pack_report(report),
+                messages.pack_report(report),
                 exchange="",
                 routing_key=self._queue.name,
                 content_type="application/msgpack",
                 content_encoding="binary",
-                expiration=None if report.completed else OUTDATED_SECONDS,  # a completion is reported once
+                expiration=None if report.completed else limits.OUTDATED_SECONDS,  # a completion is reported once
                 retry=False,
             )
 
-    def pages(self) -> Iterator[list[Report]]:
+    def pages(self) -> Iterator[list[messages.Report]]:
         """The reports that there are now, a page at a time. Raises `InfrastructureError`.
 
         A page is removed when the next one is asked for: what a reader had that died, another one reads.
@@ -656,13 +640,13 @@ class ReportQueue:
             page_of = _peeked if connection.transport.driver_type == "redis" else _taken
             left = queue.queue_declare().message_count
             while left > 0:
-                with page_of(queue, min(left, REPORTS_A_PAGE)) as bodies:
+                with page_of(queue, min(left, limits.REPORTS_A_PAGE)) as bodies:
                     yield [report for body in bodies if (report := self._read(body)) is not None]
-                left = left - REPORTS_A_PAGE if len(bodies) == min(left, REPORTS_A_PAGE) else 0
+                left = left - limits.REPORTS_A_PAGE if len(bodies) == min(left, limits.REPORTS_A_PAGE) else 0
 
-    def _read(self, body: object) -> Report | None:
+    def _read(self, body: object) -> messages.Report | None:
         try:
-            return unpack_report(body, self._limits)
+            return messages.unpack_report(body, self._limits)
         except MalformedMessage as error:
             logger.error("a report is refused: %s", error)
             return None

@@ -11,18 +11,7 @@ from typing import Any
 import click
 
 from ..errors import OtherFormat, RunNotFound
-from .options import (
-    COMPLETED,
-    FAILED,
-    REJECTED,
-    ChosenRuns,
-    Common,
-    Failed,
-    chosen_options,
-    command,
-    option,
-    option_group,
-)
+from . import options
 from .output import counted, flush, print_json, print_lines, tell
 from .source import make_folder, write_whole, writing_whole
 
@@ -33,15 +22,15 @@ class SkippedRuns:
     """Reports runs that were not written, and keeps the exit code that says so."""
 
     def __init__(self) -> None:
-        self.code = COMPLETED
+        self.code = options.COMPLETED
 
     def __call__(self, run: str, error: OtherFormat) -> None:
         """Report one run."""
         tell(f"left out: run {run}: {error}")
-        self.code = FAILED
+        self.code = options.FAILED
 
 
-def write_tables(run: str | None, folder: str, chosen: ChosenRuns, common: Common) -> int:
+def write_tables(run: str | None, folder: str, chosen: options.ChosenRuns, common: options.Common) -> int:
     """Write a run, or the chosen runs, to one file for each table in a folder; `-` is standard output."""
     from ...protocol.errors import json_text
     from ..client.tables import TABLES
@@ -71,23 +60,23 @@ def write_tables(run: str | None, folder: str, chosen: ChosenRuns, common: Commo
 class ExportOptions:
     """The options that say in which form a run is written."""
 
-    script: bool = option(
+    script: bool = options.option(
         "--script", is_flag=True, help="Write what its model has answered, as a script for ACTS_MODEL."
     )
-    plan: bool = option(
+    plan: bool = options.option(
         "--plan", is_flag=True, help="Write its calls as a plan, with their tools, to run again with other data."
     )
-    tick: int | None = option(
+    tick: int | None = options.option(
         "--tick", type=click.IntRange(min=0), metavar="N", help="With --plan: the calls of this tick of its loop."
     )
-    jsonl: str | None = option(
+    jsonl: str | None = options.option(
         "--jsonl", metavar="FOLDER", help="Write tables for analysis there; - writes them to standard output."
     )
 
 
-@command("Write a run as one file, or many, or tables of them.")
+@options.command("Write a run as one file, or many, or tables of them.")
 @click.argument("run", metavar="[RUN]", required=False)
-@chosen_options
+@options.chosen_options
 @click.option("--all", "is_all", is_flag=True, help="All runs, also those under way.")
 @click.option(
     "--output",
@@ -96,9 +85,15 @@ class ExportOptions:
     metavar="FILE",
     help="Default: standard output. Of many: a folder.",
 )
-@option_group("form", ExportOptions)
+@options.option_group("form", ExportOptions)
 def export(
-    run: str | None, output: Path | None, *, chosen: ChosenRuns, is_all: bool, form: ExportOptions, common: Common
+    run: str | None,
+    output: Path | None,
+    *,
+    chosen: options.ChosenRuns,
+    is_all: bool,
+    form: ExportOptions,
+    common: options.Common,
 ) -> int:
     """Write RUN as one file: its log, its definition and its result, as JSON lines; or those that the options choose,
     each as a file in a folder.
@@ -136,10 +131,10 @@ def export(
         return _export_many(output, chosen, common)
     assert run is not None
     _export_one(run, output, form, common)
-    return COMPLETED
+    return options.COMPLETED
 
 
-def _export_one(run: str, output: Path | None, form: ExportOptions, common: Common) -> None:
+def _export_one(run: str, output: Path | None, form: ExportOptions, common: options.Common) -> None:
     from ...protocol.errors import json_text
 
     with common.found(run) as found:
@@ -156,7 +151,7 @@ def _export_one(run: str, output: Path | None, form: ExportOptions, common: Comm
         tell(f"run {found.id} is in {output}")
 
 
-def _export_many(folder: Path, chosen: ChosenRuns, common: Common) -> int:
+def _export_many(folder: Path, chosen: options.ChosenRuns, common: options.Common) -> int:
     """Write each run to its own file."""
     make_folder(folder)
     written, left_out = 0, SkippedRuns()
@@ -174,9 +169,9 @@ def _export_many(folder: Path, chosen: ChosenRuns, common: Common) -> int:
     return left_out.code
 
 
-@command("Read a run from a file that `acts export` has written.", "import")
+@options.command("Read a run from a file that `acts export` has written.", "import")
 @click.argument("file")
-def import_(file: str, *, common: Common) -> None:
+def import_(file: str, *, common: options.Common) -> None:
     """Read the run in FILE (or - for standard input) back under its id, and print the id. It can be shown and forked.
 
     Exit codes: 0 imported, 2 FILE is no export, or the run is here already, 3 no server.
@@ -186,7 +181,7 @@ def import_(file: str, *, common: Common) -> None:
         try:
             stream = click.open_file(file, "rb")
         except OSError as error:
-            raise Failed(f"{file}: {error.strerror or error}", REJECTED) from error
+            raise options.Failed(f"{file}: {error.strerror or error}", options.REJECTED) from error
         with stream, common.client() as client:
             run = client.import_run(stream)
             document = run.status()

@@ -13,19 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from .. import limits
-from .options import (
-    COMPLETED,
-    FAILED,
-    REJECTED,
-    Common,
-    Failed,
-    WarningsRefused,
-    command,
-    load_registry,
-    option,
-    option_group,
-    reported,
-)
+from . import options
 from .output import (
     call_name,
     counted,
@@ -63,13 +51,13 @@ _WORDS: Final = {
 class DeploymentOptions:
     """The options that check all runs against code that is not deployed yet."""
 
-    are_meant: bool = option(
+    are_meant: bool = options.option(
         "--runs",
         is_flag=True,
         help="Instead of FILE: find the calls of all runs under way that the code of --activities, not deployed yet, "
         "will refuse, or may, or that its labels hold.",
     )
-    gone: tuple[str, ...] = option(
+    gone: tuple[str, ...] = options.option(
         "--gone",
         metavar="NAME",
         multiple=True,
@@ -77,12 +65,12 @@ class DeploymentOptions:
     )
 
 
-def check_runs(gone: tuple[str, ...], common: Common) -> int:
+def check_runs(gone: tuple[str, ...], common: options.Common) -> int:
     """Print the calls that the new code will refuse, or may."""
     settings = common.settings()
     if not settings.activities and not gone:
         raise click.UsageError("--runs needs the code that is to be deployed: --activities NEW.py, or --gone NAME")
-    load_registry(settings)
+    options.load_registry(settings)
     from ..client.deployments import Deployments, coming
     from ..registry.activities import registry
     from ..runner.checking import Checker
@@ -104,7 +92,7 @@ def check_runs(gone: tuple[str, ...], common: Common) -> int:
         runs = counted(deployments.looked_at, "run")
         may = f"{len(found) - will - held} may be{f', {held} may be held' if held else ''}"
         print_text(f"{counted(will, 'call')} will be refused, {may}; {runs} under way")
-    return FAILED if will else COMPLETED
+    return options.FAILED if will else options.COMPLETED
 
 
 def _lines(found: list[RunRefusal]) -> Iterator[str]:
@@ -141,9 +129,11 @@ _IGNORE: Final[dict[str, Any]] = {
 class CheckOptions:
     """The options for findings."""
 
-    is_strict: bool = option("--strict", is_flag=True, help="Run nothing if `acts check` has a warning (exit code 2).")
-    is_silent: bool = option("--no-check", is_flag=True, help="Do not look for findings.")
-    ignore: tuple[str, ...] = option("--ignore", **_IGNORE)
+    is_strict: bool = options.option(
+        "--strict", is_flag=True, help="Run nothing if `acts check` has a warning (exit code 2)."
+    )
+    is_silent: bool = options.option("--no-check", is_flag=True, help="Do not look for findings.")
+    ignore: tuple[str, ...] = options.option("--ignore", **_IGNORE)
 
     def __post_init__(self) -> None:
         if self.is_strict and self.is_silent:
@@ -156,16 +146,18 @@ class CheckOptions:
         """
         if self.is_silent:
             return {}
-        findings = reported(plan, self.ignore)
+        findings = options.reported(plan, self.ignore)
         warnings = [finding for finding in findings if finding.severity == WARNING]
         _print(warnings)
         documents = [finding.to_dict() for finding in findings]
         if warnings and self.is_strict:
-            raise WarningsRefused(f"{counted(len(warnings), 'warning')}, and --strict: nothing was run", documents)
+            raise options.WarningsRefused(
+                f"{counted(len(warnings), 'warning')}, and --strict: nothing was run", documents
+            )
         return {"findings": documents} if documents else {}
 
 
-check_options: Final = option_group("checks", CheckOptions)
+check_options: Final = options.option_group("checks", CheckOptions)
 """Gives a command the options of `CheckOptions`, as `checks`."""
 
 
@@ -184,8 +176,8 @@ _ASKED: Final = ("ACT601", "ACT602")
 class FindingOptions:
     """The options of `acts check` for findings."""
 
-    ignore: tuple[str, ...] = option("--ignore", **_IGNORE)
-    rules: str | None = option(
+    ignore: tuple[str, ...] = options.option("--ignore", **_IGNORE)
+    rules: str | None = options.option(
         "--rule",
         metavar="FILE",
         help="Say what nobody is asked with the rules in FILE, one a line, as `acts rules RUN --json` prints them.",
@@ -207,16 +199,16 @@ class FindingOptions:
             return list(with_rules(plan, [RunRule.read(one) for one in said if not one.get("revoked")]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             text = f"--rule {self.rules}: give rules as `acts rules RUN --json` prints them, one a line"
-            raise Failed(f"{text} ({type(error).__name__}: {error})", REJECTED) from None
+            raise options.Failed(f"{text} ({type(error).__name__}: {error})", options.REJECTED) from None
 
     def of(self, plan: Plan, reach: RequestReach | None, unasked: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
         """Return the findings to be told, without those of calls about which nobody is asked."""
         never = {one["call"] for one in unasked if one["asked"] == "never"}
-        found = reported(plan, self.ignore, reach.findings if reach is not None else ())
+        found = options.reported(plan, self.ignore, reach.findings if reach is not None else ())
         return tuple(one for one in found if one.code not in _ASKED or never.isdisjoint(one.calls))
 
 
-@command("Find all errors and findings without running anything.")
+@options.command("Find all errors and findings without running anything.")
 @click.option("--mermaid", is_flag=True, help="Draw the graph as a Mermaid flowchart (with --json as `mermaid`).")
 @click.option(
     "--who-sees", metavar="PATH", help="List the calls that can see a value there, such as '†state.user.ssn'."
@@ -224,8 +216,8 @@ class FindingOptions:
 @click.option(
     "--simulate", "simulated", is_flag=True, help="Run it in memory, with values that are made from the schemas."
 )
-@option_group("findings", FindingOptions)
-@option_group("runs", DeploymentOptions)
+@options.option_group("findings", FindingOptions)
+@options.option_group("runs", DeploymentOptions)
 @optional_source_options
 def check(
     mermaid: bool,
@@ -235,7 +227,7 @@ def check(
     findings: FindingOptions,
     runs: DeploymentOptions,
     source: Source,
-    common: Common,
+    common: options.Common,
 ) -> int:
     """Check FILE (or - for standard input) and run nothing. Prints all errors; or, if there are none, which calls run
     when (waves), the branches and the findings.
@@ -253,7 +245,7 @@ def check(
     with common.documented(has_status=False):
         settings = common.settings()
         value, _ = source.read(settings)
-        load_registry(settings)
+        options.load_registry(settings)
         from ..runner.checking import Checker
 
         checker = Checker(settings)
@@ -286,7 +278,7 @@ def check(
     else:
         print_lines(workflow_lines(source.file, workflow) if workflow else ())
         print_lines((*_plan_lines(plan, found, reach), *_rule_lines(unasked)))
-    return COMPLETED
+    return options.COMPLETED
 
 
 def _rule_lines(unasked: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -308,7 +300,7 @@ def _sights(plan: Plan, path: str | None, reach: RequestReach | None) -> dict[st
         shown, passed = reach.shows(seen.place), list(reach.passed(seen.place))
         return seen.to_dict() | {"model": {"name": reach.model, "shown": shown, "passes_to": passed}}
     except ExpressionError as error:
-        raise Failed(f"--who-sees: {error}", REJECTED) from None
+        raise options.Failed(f"--who-sees: {error}", options.REJECTED) from None
 
 
 def _simulation(plan: Plan) -> dict[str, Any]:
@@ -443,8 +435,8 @@ def _cost(plan: Plan) -> str:
 # `acts contracts`: what a client without the workers' code checks against.
 
 
-@command("Print the tools that workers announce.")
-def contracts(*, common: Common) -> int:
+@options.command("Print the tools that workers announce.")
+def contracts(*, common: options.Common) -> int:
     """Print the activities and delegates that workers announce, by which a client without their code checks.
 
     With --json their schemas, too: `Client(contracts="tools.json")` reads a file with this output.
@@ -459,13 +451,13 @@ def contracts(*, common: Common) -> int:
         settings.require_broker()
         found = announced_by(make_client_application(settings))
         if not found.workers:
-            raise Failed(found.problems[0])
+            raise options.Failed(found.problems[0])
         if common.json:
             print_json(found.to_dict())
             answer.is_given = True
-            return COMPLETED
+            return options.COMPLETED
     for problem in found.problems:
         tell(f"warning: {problem}")
     named = [*found.known.activities.values(), *found.known.delegates.values()]
     print_lines(f"{escaped(one.name)}  {escaped(one.version)}" for one in named)
-    return COMPLETED
+    return options.COMPLETED

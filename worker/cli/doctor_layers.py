@@ -31,6 +31,7 @@ from ...broker_config import (
     mask_url,
     queue_names,
     redis_url_of,
+    servers_of,
     unknown_variables,
 )
 from ...broker_config.addresses import plain_hosts, unverified_hosts
@@ -333,8 +334,11 @@ def _broker(layer: Layer, settings: Settings) -> None:
 
 def _log(layer: Layer, settings: Settings) -> None:
     if (url := _address(layer, settings.require_redis)) is not None:
-        with noting_errors(layer, "start the server, or correct ACTS_REDIS_URL"):
-            _examine_storage(layer, _greet_redis(layer, settings, url), int(settings.limit_run_bytes))
+        for one in (each := servers_of(url)):
+            if len(each) > 1:
+                layer.add(mask_url(one))
+            with noting_errors(layer, f"start {mask_url(one)}, or correct ACTS_REDIS_URL"):
+                _examine_storage(layer, _greet_redis(layer, settings, one), int(settings.limit_run_bytes))
 
 
 def _pages(layer: Layer, settings: Settings) -> None:

@@ -15,30 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from .. import limits
+from . import output
 from .options import option, option_group
-from .output import (
-    NOT_TAKEN,
-    SHORT,
-    WHOLE,
-    Cut,
-    Failures,
-    background_line,
-    calls_lines,
-    cost_line,
-    counted,
-    counts_line,
-    data_lines,
-    escaped,
-    flush,
-    heading,
-    in_background,
-    instances_line,
-    print_either,
-    status_word,
-    tell,
-    value_lines,
-    version_lines,
-)
 
 if TYPE_CHECKING:
     from threading import Event as ThreadEvent
@@ -56,10 +34,11 @@ if TYPE_CHECKING:
 def unanswered_lines(requests: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the failed requests of `Run.status`, each with its error and the time of the next try."""
     for one in requests[: limits.MOST_SHOWN]:
-        what = "the request of the loop" if one["call"] is None else f"call {escaped(one['call'])}"
-        yield f"the model has not answered {what} ({escaped(one['type'])}: {escaped(one['message'])}): {_when(one)}"
+        what = "the request of the loop" if one["call"] is None else f"call {output.escaped(one['call'])}"
+        why = f"{output.escaped(one['type'])}: {output.escaped(one['message'])}"
+        yield f"the model has not answered {what} ({why}): {_when(one)}"
     if len(requests) > limits.MOST_SHOWN:
-        more = counted(len(requests) - limits.MOST_SHOWN, "more request")
+        more = output.counted(len(requests) - limits.MOST_SHOWN, "more request")
         yield f"the model has not answered {more}: --json lists them"
 
 
@@ -70,23 +49,23 @@ def unanswered_words(requests: Sequence[Mapping[str, Any]]) -> str:
     soonest = requests[0]
     again = soonest["again_in_seconds"]
     when = f" in {again:.0f} s" if again >= 1 else ""
-    return f"{escaped(soonest['type'])}: try {soonest['tries'] + 1}{when}"
+    return f"{output.escaped(soonest['type'])}: try {soonest['tries'] + 1}{when}"
 
 
 def progress_lines(reported: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield what calls at work have reported of their progress, as `Run.status` has it."""
     for one in reported[: limits.MOST_SHOWN]:
         words = progress_words(one.get("done"), one.get("total"), one.get("text"))
-        yield f"call {escaped(one['call'])}: {words}"
+        yield f"call {output.escaped(one['call'])}: {words}"
     if len(reported) > limits.MOST_SHOWN:
-        yield f"{counted(len(reported) - limits.MOST_SHOWN, 'more call')} at work: --json lists them"
+        yield f"{output.counted(len(reported) - limits.MOST_SHOWN, 'more call')} at work: --json lists them"
 
 
 def progress_words(done: float | None = None, total: float | None = None, text: str | None = None) -> str:
     """Return a report of progress in words: `3 of 10 (30%): a text`."""
     of = f" of {total:,g}" + (f" ({done / total:.0%})" if done is not None else "") if total else ""
     said = f"{done:,g}{of}" if done is not None else ""
-    return ": ".join(filter(None, (said, escaped(" ".join((text or "").split())))))
+    return ": ".join(filter(None, (said, output.escaped(" ".join((text or "").split())))))
 
 
 def watching(run: Run, show: Callable[[Sequence[Mapping[str, Any]]], None]) -> AbstractContextManager[None]:
@@ -101,13 +80,13 @@ def watching(run: Run, show: Callable[[Sequence[Mapping[str, Any]]], None]) -> A
             if not is_over.is_set():
                 show(requests)
 
-    return in_background(look, "acts-unanswered")
+    return output.in_background(look, "acts-unanswered")
 
 
 def _when(one: Mapping[str, Any]) -> str:
     again = one["again_in_seconds"]
     when = f"again in {again:.0f} s" if again >= 1 else "it is being asked again"
-    return f"asked {counted(one['tries'], 'time')}, {when}"
+    return f"asked {output.counted(one['tries'], 'time')}, {when}"
 
 
 def wait(
@@ -168,7 +147,7 @@ class Ticks:
             return False
         if event.kind == "text":
             self._text = self._text[: event.at] + (event.text or "")
-            words = escaped(" ".join(self._text.split())[-limits.PROGRESS_SHOWN :])
+            words = output.escaped(" ".join(self._text.split())[-limits.PROGRESS_SHOWN :])
             self.line = f"tick {event.tick}: {words}"
         elif event.kind == "tick":
             self._text, self.line = "", f"tick {event.tick} {event.status}"
@@ -207,7 +186,7 @@ class _UnansweredReport:
         if requests and time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + limits.QUIET_SECONDS
             for line in unanswered_lines(requests):
-                tell(line)
+                output.tell(line)
 
 
 def is_live() -> bool:
@@ -303,7 +282,9 @@ class RowProgress:
         elif not self._is_quiet and batch.done < batch.rows and time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + limits.QUIET_SECONDS
             failed = batch.done - batch.statuses["completed"]
-            tell(f"{batch.done:,} of {batch.rows:,} rows done, {failed:,} failed, {batch.rows - batch.done:,} left")
+            output.tell(
+                f"{batch.done:,} of {batch.rows:,} rows done, {failed:,} failed, {batch.rows - batch.done:,} left"
+            )
 
     def _show(self, bar: Progress, done: int, failed: int) -> None:
         done += self._batch.done
@@ -317,7 +298,7 @@ class RowProgress:
 # an option counts for `--json` too; `--json` leaves nothing out only to be short.
 
 _INSTANCES: Final = 5
-_OTHERS: Final = (NOT_TAKEN, "waiting", "held", "unknown", "running", "done", "sent", "latent")
+_OTHERS: Final = (output.NOT_TAKEN, "waiting", "held", "unknown", "running", "done", "sent", "latent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,9 +322,9 @@ class View:
         return not (self.is_all or self.is_filter or self.limit is not None)
 
     @property
-    def cut(self) -> Cut:
+    def cut(self) -> output.Cut:
         """How much of a value is printed."""
-        return WHOLE if self.is_all else SHORT
+        return output.WHOLE if self.is_all else output.SHORT
 
     def most(self, default: int = limits.PROGRESS_MOST) -> int | None:
         """Return how many lines of a kind are printed; None is all."""
@@ -368,7 +349,7 @@ class View:
         if self.tool is not None and self.tool not in tools:
             from ...protocol.errors import Speller
 
-            tell(f"no call is of the tool {self.tool!r}{Speller().hint(self.tool, tools)}")
+            output.tell(f"no call is of the tool {self.tool!r}{Speller().hint(self.tool, tools)}")
 
     def _shows(self, call: Mapping[str, Any]) -> bool:
         return self.tool in (None, call["tool"]) and (not self.is_failed or call["status"] == "failed")
@@ -381,9 +362,9 @@ view_options: Final = option_group("view", View)
 def print_result(document: dict[str, Any], view: View, *, as_json: bool) -> None:
     """Print as much of a run's document as the view says."""
     chosen = view.chosen(document)
-    print_either(view.limited(chosen), result_lines(chosen, view, len(document["calls"])), as_json=as_json)
+    output.print_either(view.limited(chosen), result_lines(chosen, view, len(document["calls"])), as_json=as_json)
     # The end of the backend may take a while, with tasks that were sent and not awaited.
-    flush()
+    output.flush()
 
 
 def result_lines(document: Mapping[str, Any], view: View, total: int | None = None) -> Iterator[str]:
@@ -391,29 +372,29 @@ def result_lines(document: Mapping[str, Any], view: View, total: int | None = No
 
     `total` is the number of its calls, if the document has only some of them.
     """
-    calls = [{**call, "status": NOT_TAKEN} if call.get("not_taken") else call for call in document["calls"]]
+    calls = [{**call, "status": output.NOT_TAKEN} if call.get("not_taken") else call for call in document["calls"]]
     counts = Counter(call["status"] for call in calls)
-    yield f"{status_word(document['status'])}  run {document['run']}, {counts_line(counts, total)}"
+    yield f"{output.status_word(document['status'])}  run {document['run']}, {output.counts_line(counts, total)}"
     if document.get("simulation"):
         yield "  a simulation: models have answered its calls, and no code has run"
     if document.get("reason") is not None:
-        yield f"  {escaped(document['reason'])}"
+        yield f"  {output.escaped(document['reason'])}"
     if view.is_quiet:
         return
     yield from standing_lines(document)
     if stale := sum(call.get("stale", False) for call in calls):
-        yield f"  {counted(stale, 'call')} stale: `acts retry {document['run']} --downstream` runs them again"
-    yield from version_lines(calls)
+        yield f"  {output.counted(stale, 'call')} stale: `acts retry {document['run']} --downstream` runs them again"
+    yield from output.version_lines(calls)
     is_batch = view.is_plain and len(document["instances"]) > limits.PROGRESS_MOST
     if is_batch:
-        failures = Failures()
+        failures = output.Failures()
         for call in calls:
             if call["status"] == "failed":
                 failures.add(call["tool"], call["error"] or {}, call["instance"])
         yield from failures.lines()
-    others = _OTHERS if view.tool is not None else (NOT_TAKEN,) if view.is_all else ()
+    others = _OTHERS if view.tool is not None else (output.NOT_TAKEN,) if view.is_all else ()
     for status in (*(() if is_batch else ("failed",)), "skipped", *others):
-        yield from calls_lines(status, calls, view.most(), view.cut)
+        yield from output.calls_lines(status, calls, view.most(), view.cut)
     yield from _child_lines(calls, view)
     if view.tool is None:
         yield from _value_lines(document, view, most_instances=0 if is_batch else _INSTANCES)
@@ -422,26 +403,26 @@ def result_lines(document: Mapping[str, Any], view: View, total: int | None = No
 def standing_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield what follows the first line of a run: its instances, held calls, cost, and calls in the background."""
     if document.get("instance_status"):
-        yield f"  {instances_line(document['instance_status'])}"
+        yield f"  {output.instances_line(document['instance_status'])}"
     if priority := document.get("priority"):
         yield f"  priority {priority}"
     if below := document.get("held_below"):
         waits = "waits" if below == 1 else "wait"
-        yield f"  {counted(below, 'call')} of child runs {waits} for a person: acts held {document['run']}"
+        yield f"  {output.counted(below, 'call')} of child runs {waits} for a person: acts held {document['run']}"
     if rules := document.get("rules"):
-        yield f"  {counted(rules, 'rule')} in force: acts rules {document['run']}"
-    if cost := cost_line(document.get("cost")):
+        yield f"  {output.counted(rules, 'rule')} in force: acts rules {document['run']}"
+    if cost := output.cost_line(document.get("cost")):
         yield f"  {cost}"
     yield from waiting_lines(document.get("waiting_for", []))
     if document.get("background") is not None:
-        yield f"  {background_line(document['background'], document['run'])}"
+        yield f"  {output.background_line(document['background'], document['run'])}"
 
 
 def waiting_lines(waits: Sequence[Mapping[str, str | None]]) -> Iterator[str]:
     """Yield what calls wait for besides other calls (see `Run.status`), a few of them."""
     for one in waits[: limits.PROGRESS_MOST_WAITING]:
-        who = "the run" if one["call"] is None else f"call {escaped(one['call'])}"
-        yield f"  {who} waits: {escaped(one['reason'] or '')}"
+        who = "the run" if one["call"] is None else f"call {output.escaped(one['call'])}"
+        yield f"  {who} waits: {output.escaped(one['reason'] or '')}"
     if (left := len(waits) - limits.PROGRESS_MOST_WAITING) > 0:
         yield f"  … and {left} more: acts status --json"
 
@@ -466,24 +447,24 @@ def _child_lines(calls: Sequence[Mapping[str, Any]], view: View) -> Iterator[str
     """Yield the child runs that answer calls."""
     answered = [call for call in calls if call.get("child") is not None]
     if answered:
-        yield heading("child runs")
+        yield output.heading("child runs")
     for call in answered[: view.most()]:
         where = f" ({call['instance']})" if call["instance"] is not None else ""
-        yield f"  {call['index']} {escaped(call['tool'])}{escaped(where)}: {call['child']}"
+        yield f"  {call['index']} {output.escaped(call['tool'])}{output.escaped(where)}: {call['child']}"
     if (left := len(answered) - len(answered[: view.most()])) > 0:
         yield f"  … and {left} more: --all"
 
 
 def _value_lines(document: Mapping[str, Any], view: View, *, most_instances: int) -> Iterator[str]:
     if document["output"] is not None:
-        yield from value_lines({"output": document["output"]}, cut=view.cut)
+        yield from output.value_lines({"output": document["output"]}, cut=view.cut)
     if not view.is_failed:
-        yield from data_lines("global", document["global"], view.cut)
+        yield from output.data_lines("global", document["global"], view.cut)
     failed = {call["instance"] for call in document["calls"] if call["status"] == "failed"}
     instances = sorted(document["instances"].items(), key=lambda item: item[0] not in failed)
     shown = instances[: view.most(most_instances)]
     shared = document["global"] if len(instances) > 1 and not view.is_failed else {}
     for instance, kinds in shown:
-        yield from data_lines(instance, _own(kinds, shared), view.cut)
+        yield from output.data_lines(instance, _own(kinds, shared), view.cut)
     if (left := len(instances) - len(shown)) > 0:
-        yield f"… and {counted(left, 'instance')}{' more' if shown else ''}: --all, --limit"
+        yield f"… and {output.counted(left, 'instance')}{' more' if shown else ''}: --all, --limit"

@@ -378,7 +378,7 @@ def runs(status: RunStatus | None, name: str | None, tags: tuple[str, ...], limi
     """
 
     with common.client() as client:
-        found = list(islice(client.runs(status=status, name=name, tags=tags), limit))
+        found = list(islice(client.runs(status=status, name=name, tags=tags, left_out=tell), limit))
     for summary in found:
         common.print(summary.to_dict(), [_run_line(summary)])
     if not found and not common.json:

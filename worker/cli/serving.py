@@ -21,19 +21,7 @@ from click.core import ParameterSource
 
 from .. import limits
 from ..errors import WorkerError
-from .options import (
-    COMPLETED,
-    REJECTED,
-    RUN,
-    UNAVAILABLE,
-    Common,
-    Failed,
-    command,
-    common_options,
-    load_registry,
-    option,
-    option_group,
-)
+from . import options
 from .output import confirmed, escaped, flush, print_json, print_text, tell
 
 if TYPE_CHECKING:
@@ -82,16 +70,16 @@ def made_token(
         text = (
             f"{variable} has limits of a day, and runs are kept for less: set ACTS_RETENTION_SECONDS to {_DAY_SECONDS}"
         )
-        raise Failed(f"{text} or more", REJECTED)
+        raise options.Failed(f"{text} or more", options.REJECTED)
     if tokens:
         if write:
-            raise Failed(f"{variable} says who may do what: leave out --write", REJECTED)
+            raise options.Failed(f"{variable} says who may do what: leave out --write", options.REJECTED)
         return None
     if not is_loopback(host):
-        raise Failed(
+        raise options.Failed(
             f"others reach {host}: say in {variable} who may enter, as {example} (python -c "
             "'import secrets; print(secrets.token_urlsafe())' makes a TOKEN), or leave out --host",
-            REJECTED,
+            options.REJECTED,
         )
     return AccessToken(Actor.of(settings).name, frozenset(rights), secrets.token_urlsafe(32), is_named=False)
 
@@ -112,10 +100,10 @@ def log_to_stderr(settings: Settings) -> None:
 # `acts metrics`: the log and the queues in numbers, for Prometheus (docs/observe.md, "Figures").
 
 
-@command("Show figures of the log and the queues to Prometheus.")
+@options.command("Show figures of the log and the queues to Prometheus.")
 @click.option("--port", type=click.IntRange(0, 65_535), required=True, help="Where to listen; 0 for any free port.")
 @click.option("--host", metavar="ADDRESS", help="On which address. Default: 127.0.0.1 [ACTS_METRICS_HOST].")
-def metrics(*, port: int, host: str | None, common: Common) -> int:
+def metrics(*, port: int, host: str | None, common: options.Common) -> int:
     """Show on http://ADDRESS:PORT/metrics what is in the log and the queues, until SIGTERM or Ctrl-C.
 
     It needs the extra `metrics`. One such process for a backend is enough. It changes nothing. The queues are those of
@@ -129,7 +117,7 @@ def metrics(*, port: int, host: str | None, common: Common) -> int:
 
     shown_by = load_process_metrics()
     settings = common.settings()
-    load_registry(settings)
+    options.load_registry(settings)
     registry = shown_by.new_registry()
     registry.register(_collection(settings))
     address = host or settings.metrics_host
@@ -171,13 +159,13 @@ _HOST: Final = "127.0.0.1"
 _PORT: Final = 5556
 
 
-@command("Serve the pages of all runs.")
+@options.command("Serve the pages of all runs.")
 @click.option("--host", default=_HOST, show_default=True, metavar="HOST", help="Where to listen.")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=_PORT, show_default=True, metavar="N", help="0: a free one."
 )
 @click.option("--write", is_flag=True, help="The link that is printed may also decide on held calls, and control runs.")
-def ui(host: str, port: int, write: bool, *, common: Common) -> None:
+def ui(host: str, port: int, write: bool, *, common: options.Common) -> None:
     """Serve the pages of all runs until Ctrl-C, and print the link that opens them.
 
     The link has a new token at each start, which may read. ACTS_UI_TOKENS says instead who may enter with which token
@@ -194,14 +182,14 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "starlette", "uvicorn"):
             raise
-        raise Failed("the pages need more packages: pip install '.[ui]' in the clone of acts-celery") from error
+        raise options.Failed("the pages need more packages: pip install '.[ui]' in the clone of acts-celery") from error
     settings = common.settings()
     tokens, rights = settings.read_ui_tokens(), LOCAL_RIGHTS if write else LOCAL_RIGHTS[:1]
     made = made_token(
         settings, tokens, rights, host, write=write, variable="ACTS_UI_TOKENS", example="ann:decide+control:TOKEN"
     )
     if any("submit" in token.rights for token in tokens):
-        load_registry(settings)
+        options.load_registry(settings)
     ask_log(settings)
     log_to_stderr(settings)
     with listening.listen(host, port) as socket:
@@ -229,9 +217,9 @@ def _tell_rights(made: AccessToken | None) -> None:
 # `acts trace`, `acts traces`: runs as traces, for every receiver of OpenTelemetry's protocol.
 
 
-@command("Export a run as a trace.")
-@RUN
-def trace(run: str, *, common: Common) -> None:
+@options.command("Export a run as a trace.")
+@options.RUN
+def trace(run: str, *, common: options.Common) -> None:
     """Export RUN and its child runs as a trace, by OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_ENDPOINT …).
 
     For a run under way, it exports the calls that have ended, and not yet the run itself.
@@ -249,9 +237,9 @@ def trace(run: str, *, common: Common) -> None:
             _print(exported, common)
 
 
-@command("Export runs as traces, each once it has ended.")
+@options.command("Export runs as traces, each once it has ended.")
 @click.option("--follow", is_flag=True, help="Go on, and export each run as it ends.")
-def traces(follow: bool, *, common: Common) -> None:
+def traces(follow: bool, *, common: options.Common) -> None:
     """Export every run that has ended and was not exported yet, by OpenTelemetry's own variables.
 
     With --follow it runs until you stop it. Started again, it continues where it was. Run only one.
@@ -265,7 +253,7 @@ def traces(follow: bool, *, common: Common) -> None:
             _print(exported, common)
 
 
-def _follow(export: TraceExport, common: Common) -> None:
+def _follow(export: TraceExport, common: options.Common) -> None:
     """Export runs until SIGTERM or Ctrl-C raises here."""
     from redis.exceptions import RedisError
 
@@ -295,14 +283,14 @@ def _exporting(settings: Settings) -> Iterator[TraceExport]:
         from ..telemetry.sending import NothingToExport, SpanSender
     except ImportError as error:
         text = f"the package {error.name} is missing: pip install '.[otel]' in the clone of acts-celery"
-        raise Failed(text, REJECTED) from None
+        raise options.Failed(text, options.REJECTED) from None
     from ..store.connections import connect
     from ..telemetry.sending import TraceExport
 
     try:
         sender = SpanSender()
     except NothingToExport as error:
-        raise Failed(str(error), REJECTED) from None
+        raise options.Failed(str(error), options.REJECTED) from None
     try:
         with connect(settings) as redis:
             yield TraceExport(redis, settings.key_prefix, sender)
@@ -310,7 +298,7 @@ def _exporting(settings: Settings) -> Iterator[TraceExport]:
         sender.close()
 
 
-def _print(exported: Exported, common: Common) -> None:
+def _print(exported: Exported, common: options.Common) -> None:
     if exported.fault is not None:
         tell(f"run {exported.run} cannot be exported, its log is broken: {exported.fault}")
         return
@@ -332,9 +320,9 @@ def _print(exported: Exported, common: Common) -> None:
 # The texts of a server are foreign: all but plain text in them is escaped.
 
 
-@command("The tools of MCP servers, and which are admitted.")
+@options.command("The tools of MCP servers, and which are admitted.")
 @click.argument("names", nargs=-1, metavar="[SERVER[.TOOL]]...")
-def tools(*, names: tuple[str, ...], common: Common) -> int:
+def tools(*, names: tuple[str, ...], common: options.Common) -> int:
     """List the tools of the servers of ACTS_MCP, or of those named, as they are now: admitted, new, changed since they
     were admitted, gone, or unfit to be a tool here. --json has each whole.
 
@@ -344,15 +332,15 @@ def tools(*, names: tuple[str, ...], common: Common) -> int:
         found, failed = _tools_of_servers(common.settings(), names)
         lines = (line for each in found for line in _lines(each))
         common.print([each.to_dict() for each in found], lines)
-    return UNAVAILABLE if failed else COMPLETED
+    return options.UNAVAILABLE if failed else options.COMPLETED
 
 
-@command("Admit tools of MCP servers as they are now.")
+@options.command("Admit tools of MCP servers as they are now.")
 @click.argument("names", nargs=-1, metavar="SERVER[.TOOL]...")
 @click.option(
     "--reads", multiple=True, metavar="SERVER.TOOL", help="Admit this tool as one that only reads; repeatable."
 )
-def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> None:
+def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: options.Common) -> None:
     """Write into the file of ACTS_MCP_ADMITTED that these tools may be used as they are now; of a SERVER all, and those
     that it has not any more are taken out. What is admitted is shown, and on a terminal asked for: models will read it.
 
@@ -370,18 +358,18 @@ def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> 
     with common.documented(has_status=False):
         settings = common.settings()
         if settings.mcp_admitted is None:
-            raise Failed(UNSET, 2)
+            raise options.Failed(UNSET, 2)
         if not names and not reads:
-            raise Failed("name the tools: acts mcp admit SERVER, SERVER.TOOL or --reads SERVER.TOOL", 2)
+            raise options.Failed("name the tools: acts mcp admit SERVER, SERVER.TOOL or --reads SERVER.TOOL", 2)
         if of_all := [name for name in reads if "." not in name]:
-            raise Failed(f"--reads is said of one tool: {of_all[0]}.TOOL", 2)
+            raise options.Failed(f"--reads is said of one tool: {of_all[0]}.TOOL", 2)
         names = (*names, *reads)
         found, failed = _tools_of_servers(settings, names)
         if failed:
-            raise Failed("nothing is admitted: not all of the servers answer")
+            raise options.Failed("nothing is admitted: not all of the servers answer")
         unfit = [each for each in found if each.state == "unfit"]
         if named := [each for each in unfit if each.name in names]:
-            raise Failed(f"{named[0].name} cannot be a tool here: {named[0].problems[0]}", 2)
+            raise options.Failed(f"{named[0].name} cannot be a tool here: {named[0].problems[0]}", 2)
         for each in unfit:
             tell(f"{each.name} is left out: {each.problems[0]}")
         found = [each.as_only_reading() if each.name in reads else each for each in found]
@@ -405,10 +393,10 @@ def _tools_of_servers(settings: Settings, names: Sequence[str]) -> tuple[list[To
     from ..registry.mcp_tools import read_admitted, tool_admissions
 
     if not settings.mcp:
-        raise Failed('there is no MCP server: set ACTS_MCP, such as {"files": {"command": …}}', 2)
+        raise options.Failed('there is no MCP server: set ACTS_MCP, such as {"files": {"command": …}}', 2)
     servers = list(dict.fromkeys(name.partition(".")[0] for name in names)) or list(settings.mcp)
     if unknown := [name for name in servers if name not in settings.mcp]:
-        raise Failed(f"no MCP server {unknown[0]!r}: ACTS_MCP has {', '.join(settings.mcp)}", 2)
+        raise options.Failed(f"no MCP server {unknown[0]!r}: ACTS_MCP has {', '.join(settings.mcp)}", 2)
     admitted, found, failed = read_admitted(settings), list["ToolAdmission"](), False
     for server, answer in listed(settings, servers).items():
         if isinstance(answer, WorkerError):
@@ -425,7 +413,7 @@ def _require(names: Sequence[str], found: Sequence[ToolAdmission], server: str) 
     known = {each.name for each in found}
     for name in names:
         if name.startswith(f"{server}.") and name not in known:
-            raise Failed(
+            raise options.Failed(
                 f"MCP server {server} has no tool {name.removeprefix(f'{server}.')!r}: see `acts mcp tools`", 2
             )
 
@@ -455,14 +443,16 @@ _OF_HTTP: Final = ("host", "port")
 class _McpOptions:
     """The options of the MCP server."""
 
-    write: bool = option(
+    write: bool = options.option(
         "--write", is_flag=True, help="Clients may also submit runs, decide on held calls, and cancel."
     )
-    http: bool = option(
+    http: bool = options.option(
         "--http", is_flag=True, help="Serve over HTTP, with a token, instead of standard input and output."
     )
-    host: str = option("--host", default=_HOST, show_default=True, metavar="HOST", help="Where to listen, with --http.")
-    port: int = option(
+    host: str = options.option(
+        "--host", default=_HOST, show_default=True, metavar="HOST", help="Where to listen, with --http."
+    )
+    port: int = options.option(
         "--port",
         type=click.IntRange(0, 65_535),
         default=_MCP_PORT,
@@ -473,10 +463,10 @@ class _McpOptions:
 
 
 @click.group(invoke_without_command=True, short_help="Serve this backend over MCP; tools of MCP servers.")
-@option_group("serving", _McpOptions)
-@common_options
+@options.option_group("serving", _McpOptions)
+@options.common_options
 @click.pass_context
-def mcp(ctx: click.Context, *, serving: _McpOptions, common: Common) -> None:
+def mcp(ctx: click.Context, *, serving: _McpOptions, common: options.Common) -> None:
     """Serve this backend to an MCP client over standard input and output, until it closes them: tools that check, read
     and explain runs; with --write they also submit, approve and cancel.
 
@@ -499,7 +489,9 @@ def mcp(ctx: click.Context, *, serving: _McpOptions, common: Common) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "starlette", "uvicorn"):
             raise
-        raise Failed("the server needs more packages: pip install '.[mcp]' in the clone of acts-celery") from error
+        raise options.Failed(
+            "the server needs more packages: pip install '.[mcp]' in the clone of acts-celery"
+        ) from error
     settings = common.settings()
     settings.require_redis()
     (_serve_http if serving.http else _serve_stdio)(settings, serving, common)
@@ -509,7 +501,7 @@ mcp.add_command(tools)
 mcp.add_command(admit)
 
 
-def _serve_stdio(settings: Settings, serving: _McpOptions, common: Common) -> None:
+def _serve_stdio(settings: Settings, serving: _McpOptions, common: options.Common) -> None:
     from ..mcp.server import serve_stdio
     from ..mcp.tools import Principal, local_rights
     from ..store.held_calls import Actor
@@ -518,7 +510,7 @@ def _serve_stdio(settings: Settings, serving: _McpOptions, common: Common) -> No
     asyncio.run(serve_stdio(settings, Principal(Actor.of(settings).name, local_rights(write=serving.write))))
 
 
-def _serve_http(settings: Settings, serving: _McpOptions, common: Common) -> None:
+def _serve_http(settings: Settings, serving: _McpOptions, common: options.Common) -> None:
     from ..mcp.server import PATH, serve_http
     from ..mcp.tools import local_rights
     from ..ui import server as listening
@@ -552,7 +544,7 @@ def _serve_http(settings: Settings, serving: _McpOptions, common: Common) -> Non
 
 def _prepare(settings: Settings) -> None:
     """Load all code, and check that the log answers."""
-    load_registry(settings)
+    options.load_registry(settings)
     ask_log(settings)
     log_to_stderr(settings)
 

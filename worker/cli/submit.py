@@ -18,19 +18,8 @@ from typing import Any, Final
 
 import click
 
+from . import options
 from .check import CheckOptions, check_options
-from .options import (
-    DURATION,
-    REJECTED,
-    Common,
-    Failed,
-    Naming,
-    command,
-    load_registry,
-    naming_options,
-    option,
-    option_group,
-)
 from .output import tell
 from .source import Source, source_options
 
@@ -112,7 +101,7 @@ def _listed(values: Iterable[int]) -> str:
 
 def _fields(text: str) -> str:
     """The fields of cron for a time that divides an hour, a day or a week. Raises `ValueError`."""
-    minutes = DURATION.convert(text, None, None) / 60
+    minutes = options.DURATION.convert(text, None, None) / 60
     hours = minutes / 60
     if minutes in (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30):
         return f"*/{minutes:.0f} * * * *"
@@ -127,13 +116,13 @@ def _fields(text: str) -> str:
 class ScheduleOptions:
     """The options that print a schedule."""
 
-    every: str | None = option(
+    every: str | None = options.option(
         "--every",
         metavar="WHEN",
         help="Submit nothing, and print what submits FILE on a schedule: 15m, 1h, 1d, 1w or five fields of cron "
         '("0 6 * * mon-fri"), in UTC (cron: in the time zone of its machine).',
     )
-    scheduler: str = option(
+    scheduler: str = options.option(
         "--for",
         type=click.Choice(("systemd", "cron", "beat")),
         default="systemd",
@@ -177,8 +166,8 @@ class _Entry:
         if scheduler == "beat":
             return {f"{re.sub(r'[^0-9A-Za-z]', '_', f'every_{self.name}')}.py": self._beat()}
         if any("\n" in word for word in (*self.words, self.folder)):
-            raise Failed(
-                f"--for {scheduler}: a line break in a value: have it in a file, --context FILE.jsonl", REJECTED
+            raise options.Failed(
+                f"--for {scheduler}: a line break in a value: have it in a file, --context FILE.jsonl", options.REJECTED
             )
         if scheduler == "cron":
             day = self.schedule.occasion == "%F"
@@ -254,12 +243,16 @@ def _words(*groups: Any) -> Iterator[str]:
                 yield f"{names[0]}={one}"
 
 
-def _entry(schedule: Schedule, source: Source, naming: Naming, checks: CheckOptions, common: Common) -> _Entry:
+def _entry(
+    schedule: Schedule, source: Source, naming: options.Naming, checks: CheckOptions, common: options.Common
+) -> _Entry:
     """Raises `Failed` for what nobody has when it is time."""
     if source.file == "-":
-        raise Failed("--every: standard input is over when it is time: name a FILE", REJECTED)
+        raise options.Failed("--every: standard input is over when it is time: name a FILE", options.REJECTED)
     if common.broker is not None or common.redis is not None:
-        raise Failed("--every: --broker and --redis would be seen by all: have addresses in an --env-file", REJECTED)
+        raise options.Failed(
+            "--every: --broker and --redis would be seen by all: have addresses in an --env-file", options.REJECTED
+        )
     stem = re.sub(r"[^0-9A-Za-z_-]+", "-", Path(source.file).stem).strip("-_") or "run"
     own = Path(sys.executable).with_name("acts")
     program = (str(own),) if own.exists() else (sys.executable, "-m", "acts_celery")
@@ -269,7 +262,7 @@ def _entry(schedule: Schedule, source: Source, naming: Naming, checks: CheckOpti
     return _Entry(schedule, naming.id or stem, words, str(Path.cwd()))
 
 
-def _print_schedule(entry: _Entry, scheduler: str, findings: Mapping[str, Any], common: Common) -> None:
+def _print_schedule(entry: _Entry, scheduler: str, findings: Mapping[str, Any], common: options.Common) -> None:
     files = entry.files(scheduler)
     if common.env_file is None:
         tell("a scheduler does not have your settings: add --env-file FILE with ACTS_BROKER_URL and the others")
@@ -277,24 +270,24 @@ def _print_schedule(entry: _Entry, scheduler: str, findings: Mapping[str, Any], 
     common.print({"files": files, **findings}, lines[:-1])
 
 
-@command("Submit and print the id of the run.")
+@options.command("Submit and print the id of the run.")
 @source_options
 @click.option(
     "--state-of",
     metavar="RUN",
     help="Begin with the state of this run, of each instance, with its labels; FILE's own messages add to it.",
 )
-@option_group("schedule", ScheduleOptions)
-@naming_options
+@options.option_group("schedule", ScheduleOptions)
+@options.naming_options
 @check_options
 def submit(
     state_of: str | None,
     *,
     source: Source,
     schedule: ScheduleOptions,
-    naming: Naming,
+    naming: options.Naming,
     checks: CheckOptions,
-    common: Common,
+    common: options.Common,
 ) -> None:
     """Submit FILE (or - for standard input) to the configured broker, and print the run's id.
 
@@ -309,13 +302,13 @@ def submit(
     with common.documented():
         settings = common.settings()
         value, files = source.read(settings)
-        load_registry(settings)
+        options.load_registry(settings)
         if (every := schedule.schedule) is not None:
             from ..runner.checking import Checker
 
             if state_of is not None:
-                raise Failed(
-                    "--every: the state of a run will expire: put what its runs begin with into FILE", REJECTED
+                raise options.Failed(
+                    "--every: the state of a run will expire: put what its runs begin with into FILE", options.REJECTED
                 )
             entry = _entry(every, source, naming, checks, common)
             replace(naming, id=entry.id_at(datetime.now(UTC))).label(value)

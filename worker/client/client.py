@@ -213,14 +213,15 @@ class Client:
         name: str | None = None,
         tags: Iterable[str] = (),
         older_than_seconds: float | None = None,
+        left_out: Callable[[str], object] | None = None,
     ) -> Iterator[Summary]:
         """List the runs that are kept, the newest first; of a status, of a name or tag, with all of some `tags` such as
-        `customer=42`, or those that ended so long ago. Raises `InfrastructureError`.
+        `customer=42`, or that ended so long ago; `left_out` hears of an absent server. Raises `InfrastructureError`.
         """
         from .deployments import RunFilter
 
         with redis_errors(self.settings):
-            yield from self._overview.runs(RunFilter(status, name, older_than_seconds, frozenset(tags)))
+            yield from self._overview.runs(RunFilter(status, name, older_than_seconds, frozenset(tags)), left_out)
 
     def deletable_runs(
         self,

@@ -30,7 +30,7 @@ from ..registry.activities import Activity, Registry
 from ..store.definition import FORMAT, SaidHere, StoredPlan, Trusts
 from ..store.entries import Entry
 from ..store.keys import ENDED_STATUSES, Kind
-from ..store.run_list import OWNER, PARENT, RunList, State, owner_of
+from ..store.run_list import OWNER, PARENT, LeftOut, RunList, State, owner_of
 from ..store.run_store import RunStore
 from ..store.scripts import date_of, server_ms
 from ..store.state import LaneState, RunState
@@ -312,24 +312,24 @@ class RunIndex:
         self._asker = owner if owner is not None else asker
         self._most_looked_at = most_looked_at
 
-    def runs(self, which: RunFilter = RunFilter()) -> Iterator[Summary]:
-        """List the runs that pass a filter, the newest first. Of those that another name or tag keeps from passing only
-        these two are read.
+    def runs(self, which: RunFilter = RunFilter(), left_out: LeftOut | None = None) -> Iterator[Summary]:
+        """List the runs that pass a filter, the newest first; `left_out` is as in `RunList.newest`. Of those that
+        another name or tag keeps from passing only these two are read.
         """
         if not which.is_of_labels:
-            yield from (summary for summary, _ in self.with_states() if which.admits(summary))
+            yield from (summary for summary, _ in self.with_states(left_out) if which.admits(summary))
             return
         now_ms, runs = server_ms(self._redis), RunList(self._redis, self._prefix)
-        for run, labels in runs.newest(self._owner, ("name", "tags")):
+        for run, labels in runs.newest(self._owner, ("name", "tags"), left_out):
             if which.admits_labels(labels) and (state := runs.state(run)):
                 summary = _summary(run, state, now_ms)
                 if which.admits(summary):
                     yield summary
 
-    def with_states(self) -> Iterator[tuple[Summary, State]]:
-        """List every run, the newest first, with the fields of its state."""
+    def with_states(self, left_out: LeftOut | None = None) -> Iterator[tuple[Summary, State]]:
+        """List every run, the newest first, with the fields of its state; `left_out` is as in `RunList.newest`."""
         now_ms = server_ms(self._redis)
-        for run, state in RunList(self._redis, self._prefix).newest(self._owner):
+        for run, state in RunList(self._redis, self._prefix).newest(self._owner, left_out=left_out):
             yield _summary(run, state, now_ms), state
 
     def find(self, text: str) -> str:

@@ -30,29 +30,22 @@ from ...protocol.limits import MOST_URGENT
 from ...protocol.plan.lanes import Lane
 from ...protocol.schemas.costs import METER, STEP_WORK, Meter
 from ...protocol.schemas.validation import OffloadedChecks
+from .. import limits
 from ..broker.attempts import Attempt, CallId, Tokens, place_of_run
 from ..broker.consumer import Publisher
 from ..broker.messages import TaskMessage, lane_task
 from ..errors import InfrastructureError, RunBroken
-from ..limits import (
-    CLAIM_SECONDS,
-    DISPATCHER_AT_ONCE,
-    DISPATCHER_MOST_BYTES,
-    DISPATCHER_WINDOWS,
-    SUBMITTING_LOOK_SECONDS,
-    limits_of,
-)
 from ..registry.activities import Registry
 from ..registry.request_definitions import with_approval
 from ..runner.remote import Remote
 from ..store.connections import read_tokens
 from ..store.definition import digest_of_plan
 from ..store.held_calls import audit_record
-from ..store.keys import make_run_id
 from ..store.run_list import RunList, owner_fields
 from ..store.run_store import RunStore
 from ..store.run_writer import RunWriter, TakenOver
 from ..store.scripts import ServerClock, date_now
+from ..store.servers import new_run_id
 from ..store.sweeps import ProbeTable
 from .submitting import NO_LABEL, Label, admitted
 
@@ -93,12 +86,16 @@ class InlineFireAndForget:
         self._settings = settings
         self._registry = registry
         self._remote = Remote(settings, registry)
-        self._limits = limits_of(settings)
+        self._limits = limits.limits_of(settings)
 
     def decide(self, plan: Plan, run: str, tokens: Tokens, trace: str = "") -> SentInline:
         """Make the tasks of the lanes of a plan that can end here; `trace` is the run's place in a trace."""
         found, meter = SentInline(), Meter()
-        most, calls, free_bytes = DISPATCHER_WINDOWS * self._settings.publish_window, 0, DISPATCHER_MOST_BYTES
+        most, calls, free_bytes = (
+            limits.DISPATCHER_WINDOWS * self._settings.publish_window,
+            0,
+            limits.DISPATCHER_MOST_BYTES,
+        )
         before = METER.set(meter)
         try:
             for instance, lane in plan.lanes.items():
@@ -132,7 +129,7 @@ class InlineFireAndForget:
         sent: list[tuple[CallId, TaskMessage]] = []
         while len(sent) < len(lane.calls):
             with (checks := OffloadedChecks()):
-                decisions = execution.decide(date_now(), most=DISPATCHER_AT_ONCE)
+                decisions = execution.decide(date_now(), most=limits.DISPATCHER_AT_ONCE)
             starts = [decision for decision in decisions if isinstance(decision, Start)]
             if checks.asked or not starts or len(starts) < len(decisions):
                 return []
@@ -200,12 +197,12 @@ def claimed(redis: Redis, prefix: str, run: str, label: Label) -> bool:
     it, `InfrastructureError` where the client that has claimed the id does not get on, `RedisError`.
     """
     runs, store = RunList(redis, prefix), RunStore.open(redis, prefix, run)
-    until = time.monotonic() + CLAIM_SECONDS
+    until = time.monotonic() + limits.CLAIM_SECONDS
     while time.monotonic() < until:
         status, digest = store.fields("status", "digest")
         if status is None:
             if not runs.claim(run, label.digest):
-                time.sleep(SUBMITTING_LOOK_SECONDS)
+                time.sleep(limits.SUBMITTING_LOOK_SECONDS)
             elif store.status() is None:
                 return True
             else:
@@ -259,7 +256,7 @@ class Dispatcher:
             raise Rejected([Problem("", text)])
         if label.priority:
             self._require_priority(label.priority)
-        run, prefix = label.id or make_run_id(milliseconds), self._settings.key_prefix
+        run, prefix = label.id or new_run_id(self._redis, milliseconds), self._settings.key_prefix
         if label.id is not None and not claimed(self._redis, prefix, run, label):
             return StartedRun(run, None, is_new=False)
         about = {"approved_plan": digest_of_plan(plan)} if plan.is_approved else {}

@@ -27,12 +27,13 @@ from ..store.commits import DueRuns, approve_ms, promises_due
 from ..store.definition import FORMAT, gather_counts, unpack_definition
 from ..store.entries import id_key, read_entry
 from ..store.held_calls import audit_record
-from ..store.keys import ENDED_STATUSES, FAN_OUT_KIND, LOOP, Condition, Field, Fields, Kind, make_run_id
+from ..store.keys import ENDED_STATUSES, FAN_OUT_KIND, LOOP, Condition, Field, Fields, Kind
 from ..store.lane import gathers_of
 from ..store.run_list import owner_fields
 from ..store.run_store import RunStore
 from ..store.run_writer import RunCopy
 from ..store.scripts import server_ms
+from ..store.servers import new_run_id
 from ..store.slots import SPENT
 from ..store.state import CallState, LaneState, RunState
 from .submitting import admitted
@@ -66,7 +67,7 @@ class Forker:
         run = RunState(unpack_definition(head.definition))
         run.definition.require_real(self._run)
         now_ms = server_ms(self._redis)
-        copy = RunCopy(self._redis, self._settings.key_prefix, make_run_id(now_ms))
+        copy = RunCopy(self._redis, self._settings.key_prefix, new_run_id(self._redis, now_ms))
         with copy.begun(now_ms, self._settings):
             copy.set_head(head)
             for file in self._store.all_files():

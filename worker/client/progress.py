@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeVar, cast
 
-from ...broker_config import Settings, is_cluster
+from ...broker_config import Settings, is_spread
 from ...protocol.calls.call import Call, call_of, element_of
 from ...protocol.engine.events import CallProgressed
 from ...protocol.engine.loop import Answered, LoopEnded, OutputGrew, RequestRecorded, TickClosed
@@ -61,8 +61,8 @@ class Arrivals:
         """Yield the entries of the log behind an id; with `has_children` also those of child runs that begin behind it,
         each with that run. What child runs have comes before the end. Raises `ValueError` for what is no id.
         """
-        is_on_several = has_children and is_cluster(self._settings.require_redis())
-        streams = self._streams(after, has_children=has_children, is_cluster=is_on_several)
+        is_on_several = has_children and is_spread(self._settings.require_redis())
+        streams = self._streams(after, has_children=has_children, is_spread=is_on_several)
         is_over = (await self._newest()).run_status in ENDED_STATUSES
         async for found in self._after(streams, deadline, is_over=is_over):
             yield found

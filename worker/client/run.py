@@ -26,22 +26,11 @@ from ..store.keys import SCHEDULED
 from ..store.run_store import RunStore
 from ..store.scripts import server_ms
 from ..store.state import RunState
+from . import results
 from .call_results import LogEntry, LogReading
 from .control import Control
 from .files import File, Given, files_of
 from .progress import Arrivals, Deadline, Event, EventReader, blocking
-from .results import (
-    FOREIGN,
-    Result,
-    completed,
-    deleted_instances,
-    read_end,
-    read_result,
-    require_now,
-    status_in,
-    status_of,
-    with_open_children,
-)
 from .submitting import OutputT, OutputType, Texts, messages_of, typed, with_named_options
 from .tables import place_of
 
@@ -84,17 +73,17 @@ class ReadableRun(Generic[OutputT]):
         `version`), and the `reason`.
         """
         if at is not None:
-            return status_in(self.result(at), instances=instances)
+            return results.status_in(self.result(at), instances=instances)
         with redis_errors(self._settings):
-            status = status_of(self._store)
+            status = results.status_of(self._store)
             has_few = False
-            if instances and status["status"] != FOREIGN:
+            if instances and status["status"] != results.FOREIGN:
                 has_few = 0 < self._store.count_instances() <= limits.RESULTS_MOST_INSTANCES
         return status | ({"instance_status": dict(self.result().instance_status)} if has_few else {})
 
     def result(
         self, at: str | None = None, *, waits: bool = False, timeout_seconds: float | None = None
-    ) -> Result[OutputT]:
+    ) -> results.Result[OutputT]:
         """The result of a run that has completed: `result(timeout_seconds=60)` waits for its end, and raises
         `RunFailed` with the first failures if it has failed or was cancelled, `RunTimeout` if it goes on. `wait` does
         not raise for a run that has failed.
@@ -108,12 +97,12 @@ class ReadableRun(Generic[OutputT]):
         class that was submitted as the schema refuses the output for what no schema says.
         """
         if timeout_seconds is not None:
-            require_now(at, waits=waits)
-            return completed(self.wait(timeout_seconds))
+            results.require_now(at, waits=waits)
+            return results.completed(self.wait(timeout_seconds))
         with redis_errors(self._settings):
-            result = read_result(self._store, at=at, waits=waits)
+            result = results.read_result(self._store, at=at, waits=waits)
             if at is None and result.status != "completed":
-                result = with_open_children(result, self._store)
+                result = results.with_open_children(result, self._store)
         return typed(result, self.output_type)
 
     def ended(self, timeout_seconds: float | None = None) -> None:
@@ -124,7 +113,7 @@ class ReadableRun(Generic[OutputT]):
         for _ in blocking(self._arrivals.end(deadline)):
             pass
 
-    def wait(self, timeout_seconds: float | None = None) -> Result[OutputT]:
+    def wait(self, timeout_seconds: float | None = None) -> results.Result[OutputT]:
         """Block until the run has ended, well or not, and read its result: `.status` says how. `result` raises for a
         run that has failed. Raises `RunTimeout`, a `TimeoutError`; the run goes on then. `OutputUnfit` as `result`.
         """
@@ -132,9 +121,9 @@ class ReadableRun(Generic[OutputT]):
         since, self._since = self._since, None
         if since is not None and not is_cluster(self._settings.require_redis()):
             with redis_errors(self._settings), suppress(TimeoutError, *PASSING):
-                if (result := read_end(self._store, since, deadline.block_ms())) is not None:
+                if (result := results.read_end(self._store, since, deadline.block_ms())) is not None:
                     if result.status != "completed":
-                        result = with_open_children(result, self._store)
+                        result = results.with_open_children(result, self._store)
                     return typed(result, self.output_type)
         try:
             self._await_end(deadline)
@@ -267,7 +256,7 @@ class ReadableRun(Generic[OutputT]):
         state = self._state()
         with redis_errors(self._settings):
             if instance is not None and instance not in (known := self._store.instances()):
-                if instance in deleted_instances(state.get("deleted")):
+                if instance in results.deleted_instances(state.get("deleted")):
                     raise InstanceDeleted(self.id, instance)
                 raise InstanceNotFound(self.id, instance, known)
 

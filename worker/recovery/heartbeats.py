@@ -34,21 +34,12 @@ from ...broker_config import (
     load,
 )
 from ...protocol import Limits
+from .. import limits
 from ..broker.attempts import REPORTER, Attempt, Result, current_attempt, owner_token
 from ..broker.messages import AttemptRef, Completion, Probe, Progressed, Report, Unanswered, attempt_in, unpack
 from ..broker.transport import BackendConnection, ReportQueue, retry_while_unavailable
 from ..errors import InfrastructureError, MalformedMessage
 from ..fairness import Quarantine, alone_from
-from ..limits import (
-    ERROR_BYTES_IN_A_REPORT,
-    LONGEST_REPORT_INTERVAL_SECONDS,
-    LONGEST_WHY,
-    NOTICE_SECONDS,
-    SILENT_CALLS_NAMED,
-    SILENT_CALLS_WRITTEN,
-    UNANSWERED_IN_A_REPORT,
-    limits_of,
-)
 from ..logs import JsonFormatter, MaskedFormatter, Masking
 from ..outages import Batcher, Duty, Outage, on_threads, watch_connections
 from ..store.connections import connect_once
@@ -62,7 +53,7 @@ _REMOTE: Final = (EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE)
 
 def report_interval_seconds(settings: Settings) -> float:
     """How often a process reports what it has at work."""
-    return min(settings.lease_seconds / 3, LONGEST_REPORT_INTERVAL_SECONDS)
+    return min(settings.lease_seconds / 3, limits.LONGEST_REPORT_INTERVAL_SECONDS)
 
 
 class HeartbeatWriter:
@@ -177,7 +168,7 @@ class HeartbeatWriter:
         if attempt is None:
             return
         ref = AttemptRef.of(attempt)
-        noted = Unanswered(ref, type(error).__name__, " ".join(str(error).split())[:LONGEST_WHY], tries, 0)
+        noted = Unanswered(ref, type(error).__name__, " ".join(str(error).split())[: limits.LONGEST_WHY], tries, 0)
         with self._lock:
             if ref in self._at_work:
                 self._unanswered[ref] = noted, time.monotonic() + wait_seconds
@@ -206,9 +197,13 @@ class HeartbeatWriter:
                 begun = tuple(ref for ref in begun if ref == blocking)
             self._at_work.update(dict.fromkeys(begun, True))
             ended = tuple(self._ended)
-            oldest = islice((one for one in self._progress.items() if one[0] in self._at_work), UNANSWERED_IN_A_REPORT)
+            oldest = islice(
+                (one for one in self._progress.items() if one[0] in self._at_work), limits.UNANSWERED_IN_A_REPORT
+            )
             progressed = tuple(Progressed(*one) for one in oldest)
-            waiting = [self._unanswered.pop(ref) for ref in begun if ref in self._unanswered][:UNANSWERED_IN_A_REPORT]
+            waiting = [self._unanswered.pop(ref) for ref in begun if ref in self._unanswered][
+                : limits.UNANSWERED_IN_A_REPORT
+            ]
         if begun or ended or reserved:
             unanswered = tuple(one._replace(wait_ms=int(max(again - now, 0) * 1000)) for one, again in waiting)
             said = Report(begun=begun, ended=ended, reserved=reserved, unanswered=unanswered, progressed=progressed)
@@ -227,12 +222,12 @@ class HeartbeatWriter:
 
 def _merged(reports: Sequence[Report]) -> Iterator[Report]:
     """Merge reports into few, each as large as a report may be."""
-    merged, free = Report(), ERROR_BYTES_IN_A_REPORT
+    merged, free = Report(), limits.ERROR_BYTES_IN_A_REPORT
     for report in reports:
         size = sum(len(text.encode()) for one in report.completed for text in one.error or ())
-        if free < min(size, ERROR_BYTES_IN_A_REPORT):
+        if free < min(size, limits.ERROR_BYTES_IN_A_REPORT):
             yield merged
-            merged, free = Report(), ERROR_BYTES_IN_A_REPORT
+            merged, free = Report(), limits.ERROR_BYTES_IN_A_REPORT
         merged += report
         free -= size
     yield merged
@@ -252,7 +247,7 @@ class ReservedStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has
         watch_connections()
         self._duty = Duty(
             "reporting the calls that are reserved",
-            partial(self._report, ReportQueue(parent.app, settings), limits_of(settings)),
+            partial(self._report, ReportQueue(parent.app, settings), limits.limits_of(settings)),
             thread="acts-reserved",
             interval_seconds=report_interval_seconds(settings),
             passing=(InfrastructureError,),
@@ -320,7 +315,7 @@ class Presence:
             "saying that this process lives",
             self.beat,
             thread="acts-presence",
-            interval_seconds=min(lease_seconds / 3, NOTICE_SECONDS),
+            interval_seconds=min(lease_seconds / 3, limits.NOTICE_SECONDS),
             passing=(RedisError,),
         )
         if sidecar is not None:
@@ -394,7 +389,7 @@ class Reporter:
         refs = [ref for is_begun, ref in taken if is_begun]
         if not self._is_silent and (taken or (no_presence_seconds and self._redis is not None)):
             self._is_silent = True
-            named = ", ".join(f"{ref.run}:{ref.call}" for ref in refs[:SILENT_CALLS_NAMED])
+            named = ", ".join(f"{ref.run}:{ref.call}" for ref in refs[: limits.SILENT_CALLS_NAMED])
             logger.warning(
                 "worker %s, process %d, has not reported for %.0f s and is alive: its calls stay with it. Code that "
                 "holds Python's lock (GIL) does this, or a lost connection%s",
@@ -405,7 +400,7 @@ class Reporter:
             )
         if no_presence_seconds and self._redis is not None:
             try:
-                calls = [(ref.run, f"{ref.lane}\x1f{ref.call}") for ref in refs[:SILENT_CALLS_WRITTEN]]
+                calls = [(ref.run, f"{ref.lane}\x1f{ref.call}") for ref in refs[: limits.SILENT_CALLS_WRITTEN]]
                 own = (self._process, self._worker, self._pid)
                 Processes(self._redis, self._settings.key_prefix).note_silent(*own, no_presence_seconds, calls)
                 self._to_log.succeeded()

@@ -38,6 +38,7 @@ from ..store.keys import ENDED_STATUSES
 from ..store.living import Processes, SilentProcess
 from ..store.run_list import Parent
 from ..store.scripts import UNREADABLE, date_now, iso_date, server_ms
+from ..store.servers import ServerAway
 from ..store.sweeps import OutboxTable, PendingWebhooks, RunSweep, SweptRun, Thresholds
 from ..store.waiting import DeadLetter, DeadLetters
 from .heartbeats import report_interval_seconds
@@ -69,11 +70,15 @@ class BrokenRuns:
             self.is_answer(run, error)
         except QueueRefused as error:
             logger.error("run %r: %s", run, error)
+        except ServerAway:
+            pass  # a run that needs a server which is away is looked at again
 
     def is_answer(self, run: str, answer: object) -> bool:
-        """Whether `answer` is no error of the run's own keys. Raises what is wrong with the server."""
-        if not isinstance(answer, Exception):
-            return True
+        """Whether `answer` is no error: neither of the run's own keys, nor since its server, one of several, is away.
+        Raises what is wrong with the only server.
+        """
+        if not isinstance(answer, Exception) or isinstance(answer, ServerAway):
+            return not isinstance(answer, Exception)
         if not isinstance(answer, BROKEN) or isinstance(answer, PASSING):
             raise answer
         if run not in self._runs:
@@ -324,12 +329,15 @@ class RunReaper:
         Returns when to look at each again, in ms, where something will be due; and those of the runs in which more is
         left to judge now.
         """
-        again = dict.fromkeys(runs, server_ms(self._redis) + limits.BROKEN_MS)
+        now_ms = server_ms(self._redis)
+        again = dict.fromkeys(runs, now_ms + limits.BROKEN_MS)
         left: dict[str, float] = {}
         over: list[str] = []
         for run, answer in zip(runs, self._take(runs, thresholds), strict=True):
             with self._broken.passing_over(run):
                 if not self._broken.is_answer(run, answer):
+                    if isinstance(answer, ServerAway):
+                        again[run] = now_ms + thresholds.lease_ms
                     continue
                 found = self._sweep.read(answer)
                 self._publish(run, found)

@@ -27,30 +27,20 @@ from redis.exceptions import RedisError
 from ...broker_config import Settings, queue_names, redis_url_of
 from ...broker_config.configuration import queue_prefix
 from .. import limits
+from ..broker import messages
 from ..broker.attempts import Tokens, read_progress
 from ..broker.consumer import Publisher
-from ..broker.messages import (
-    OF_CALLS,
-    AboutCall,
-    AttemptRef,
-    Completion,
-    Probe,
-    Progressed,
-    Report,
-    Unanswered,
-    probe_task,
-    ref_of,
-)
 from ..broker.queue_order import BAND, BAND_SUFFIXES
 from ..broker.transport import ReportQueue
 from ..errors import InfrastructureError, QueueRefused
 from ..outages import Duty
 from ..process import count_refusal
 from ..store.commits import DueRuns
-from ..store.connections import PASSING, connect, connect_once, eviction_warning, read_tokens
+from ..store.connections import PASSING, connect, connect_once, eviction_warning, read_tokens, require_servers
 from ..store.living import QueueNotes
 from ..store.run_list import RunList
 from ..store.scripts import server_ms
+from ..store.servers import ServerAway
 from ..store.slots import SlotKeeper
 from ..store.sweeps import ProbeTable, QueueProbes, ReportedCalls, SweepTurns, Thresholds
 from .overdue import BROKEN, BrokenRuns, Outbox, RunReaper, thresholds_of
@@ -73,7 +63,7 @@ class Probes:
         self._prefix = prefix
         self._table = ProbeTable(redis, prefix)
 
-    def note(self, came_out: Iterable[Probe]) -> None:
+    def note(self, came_out: Iterable[messages.Probe]) -> None:
         """Note what came out; what was not sent by a sweep is not believed."""
         known = self._table.read()
         tokens = read_tokens(self._redis, self._prefix)
@@ -106,7 +96,9 @@ class Probes:
             if not asked or now - sent >= max(limits.LATE_MS, sent - asked):
                 self._table.write(queue, QueueProbes(consumed_until, asked or now, now))
                 try:
-                    self._publisher.publish([probe_task(Probe(queue, now, tokens.of_probe(queue, now)))])
+                    self._publisher.publish(
+                        [messages.probe_task(messages.Probe(queue, now, tokens.of_probe(queue, now)))]
+                    )
                 except QueueRefused as error:
                     logger.error("no probe can be sent: %s", error)
 
@@ -131,27 +123,33 @@ class HeartbeatReader:
         self._calls = ReportedCalls(redis, settings)
         self._due = DueRuns(redis, settings.key_prefix)
 
-    def read(self, reports: Iterable[Report], thresholds: Thresholds) -> None:
-        """Note what reports say; a run whose keys are broken is passed over. Raises `RedisError`."""
-        reported: dict[str, _Reported] = defaultdict(lambda: {what: [] for what in OF_CALLS})
+    def read(self, reports: Iterable[messages.Report], thresholds: Thresholds) -> list[messages.Completion]:
+        """Note what reports say; a run whose keys are broken is passed over. Returns what has to be reported again,
+        since the server of the run is away. Raises `RedisError`.
+        """
+        reported: dict[str, _Reported] = defaultdict(lambda: {what: [] for what in messages.OF_CALLS})
         reports = list(reports)
         for report in reports:
-            for what in OF_CALLS:
+            for what in messages.OF_CALLS:
                 for one in getattr(report, what):
-                    reported[ref_of(one).run][what].append(one)
+                    reported[messages.ref_of(one).run][what].append(one)
         if reported:
             self._drop_forged(reported)
         if came_out := list(chain.from_iterable(report.probes for report in reports)):
             self._probes.note(came_out)
+        completed = {run: of_run["completed"] for run, of_run in reported.items()}
         for run, of_run in reported.items():
             with self._broken.passing_over(run):
                 of_run["completed"] = [self._outbox.judged(run, one) for one in of_run["completed"]]
                 self._outbox.dead_letter(run, of_run["completed"])
         parts = [(run, part) for run, of_run in reported.items() for part in _parts(of_run)]
+        away = set[str]()
         for (run, _), answer in zip(parts, self._calls.note(parts, thresholds), strict=True):
-            self._broken.is_answer(run, answer)
+            if not self._broken.is_answer(run, answer) and isinstance(answer, ServerAway):
+                away.add(run)
         if any(report.started for report in reports):
             self._wake_given_back()
+        return [one for run in away for one in completed[run]]
 
     def _wake_given_back(self) -> None:
         """Have what was given back tried again: a worker has begun, and its code may admit it (SPEC R17.3).
@@ -171,9 +169,9 @@ class HeartbeatReader:
         for (run, of_run), submitted in zip(reported.items(), self._calls.submitted(reported), strict=True):
             own = tokens.of_run(submitted) if submitted is not None else None
             for what, all_of_it in of_run.items():
-                shown = [one for one in all_of_it if _admits(tokens, ref_of(one))]
+                shown = [one for one in all_of_it if _admits(tokens, messages.ref_of(one))]
                 refused += len(all_of_it) - len(shown)
-                of_run[what] = [one for one in shown if own is None or own.admit_seal(run, ref_of(one).seal)]
+                of_run[what] = [one for one in shown if own is None or own.admit_seal(run, messages.ref_of(one).seal)]
                 if late := len(shown) - len(of_run[what]):
                     logger.warning(
                         "%d reports of calls are passed over: run %.200s was deleted and is another", late, run
@@ -183,21 +181,21 @@ class HeartbeatReader:
             count_refusal("reports", refused)
 
 
-def _admits(tokens: Tokens, ref: AttemptRef) -> bool:
+def _admits(tokens: Tokens, ref: messages.AttemptRef) -> bool:
     return tokens.admit_shown(ref.run, ref.lane, ref.call, ref.attempt, ref.token)
 
 
-def _in_request(one: AboutCall) -> tuple[Any, ...]:
+def _in_request(one: messages.AboutCall) -> tuple[Any, ...]:
     """A part of a report as the script takes it (see reports.lua)."""
     match one:
-        case AttemptRef(_, lane, call, attempt):
+        case messages.AttemptRef(_, lane, call, attempt):
             return lane, call, attempt
-        case Completion(AttemptRef(_, lane, call, attempt), error, delay_seconds, is_given_back):
+        case messages.Completion(messages.AttemptRef(_, lane, call, attempt), error, delay_seconds, is_given_back):
             delay_ms = -1 if delay_seconds is None else int(delay_seconds * 1000)
             return lane, call, attempt, delay_ms, error is not None, is_given_back
-        case Unanswered(AttemptRef(_, lane, call, attempt), type_, why, tries, wait_ms):
+        case messages.Unanswered(messages.AttemptRef(_, lane, call, attempt), type_, why, tries, wait_ms):
             return lane, call, attempt, tries, wait_ms, type_, why
-        case Progressed(AttemptRef(_, lane, call, attempt), said):
+        case messages.Progressed(messages.AttemptRef(_, lane, call, attempt), said):
             return lane, call, attempt, said if read_progress(said) is not None else b""
 
 
@@ -310,17 +308,18 @@ class Sweeper:
     def _read_heartbeats(self) -> None:
         """Take note of the reports that have come in."""
         for page in self._reports.pages():
-            self._heartbeats.read(page, self._thresholds)
+            if waiting := self._heartbeats.read(page, self._thresholds):
+                self._reports.send(messages.Report(completed=tuple(waiting)))
             self._turns.extend(1)
 
     def _set_thresholds(self, since_ms: int = 0) -> None:
         """Note that the servers were reached, and find whether heartbeats may have been missed before."""
         settings = self._settings
         gap_seconds = max(3.5 * settings.sweep_interval_seconds, settings.lease_seconds / 2)
-        suspended = self._turns.note_contact(
-            gap_ms=int(gap_seconds * 1000), pause_ms=int(settings.lease_seconds * 1000 / 2), since_ms=since_ms
-        )
-        self._thresholds = replace(self._thresholds, suspended=suspended)
+        gap = {"gap_ms": int(gap_seconds * 1000), "pause_ms": int(settings.lease_seconds * 1000 / 2)}
+        suspended = self._turns.note_contact(**gap, since_ms=since_ms)
+        paused = tuple(self._turns.paused(**gap, since_ms=since_ms))
+        self._thresholds = replace(self._thresholds, suspended=suspended, paused=paused)
         self._thresholds = replace(self._thresholds, consumed_until=self._probes.consumed_until())
 
     def _reconcile_slots(self) -> None:
@@ -382,6 +381,7 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no
         settings: Settings = parent.app.conf.acts_settings
         if settings.queue_instances in parent.app.amqp.queues.consume_from:
             reports = ReportQueue(parent.app, settings)
+            require_servers(settings)
             log, names = connect(settings), (*queue_names(settings), *parent.app.conf.acts_runtimes.registry.queues())
             url = redis_url_of(settings.require_broker())
             queues = None

@@ -26,20 +26,7 @@ from ...broker_config.addresses import MASK
 from ...broker_config.mcp import expanded
 from .. import limits
 from ..backoff import Backoff
-from .mcp_tools import (
-    Declaration,
-    Keep,
-    McpRefused,
-    McpToolChanged,
-    McpUnavailable,
-    NotAsked,
-    ObservedMessages,
-    Origin,
-    OriginData,
-    context_tools,
-    value_of,
-    value_of_context,
-)
+from . import mcp_tools
 
 logger = logging.getLogger(__name__)
 
@@ -86,20 +73,20 @@ class Connection:
         """The reason why its session has ended."""
         return (self._session.why if self._session is not None else "") or "the server had ended it"
 
-    async def tools(self) -> Mapping[str, Declaration]:
+    async def tools(self) -> Mapping[str, mcp_tools.Declaration]:
         """The tools that the server lists now. Raises `McpUnavailable`, `McpRefused`."""
         session = await self._opened()
         session.is_stale = True
         return await self._listed(session)
 
-    async def call(self, tool: Declaration, arguments: Mapping[str, Any], keep: Keep) -> Any:
+    async def call(self, tool: mcp_tools.Declaration, arguments: Mapping[str, Any], keep: mcp_tools.Keep) -> Any:
         """Call a tool that was admitted as it is given here; `keep` keeps the pictures that it answers. Raises an
         `McpError`.
         """
         session = await self._opened()
         try:
             listed = await self._listed(session)
-        except McpUnavailable:
+        except mcp_tools.McpUnavailable:
             # The tool was not called yet: a server that has begun anew, and refuses a session that it does not know,
             # may run it in another.
             session = await self._opened()
@@ -132,11 +119,11 @@ class Connection:
         # Not as JSON, which would make null of NaN: what is measured is what is kept, or an error.
         result = answer.model_dump(by_alias=True, exclude_none=True)
         if asks:
-            return await value_of_context(asks, result, keep)
+            return await mcp_tools.value_of_context(asks, result, keep)
         if "content" not in result:
             asks_for = result.get("resultType")
-            raise McpRefused(f"MCP server {self._name} asks for what a worker cannot give: {asks_for!r}")
-        return await value_of(result, keep, is_wrapped=tool.wraps_result)
+            raise mcp_tools.McpRefused(f"MCP server {self._name} asks for what a worker cannot give: {asks_for!r}")
+        return await mcp_tools.value_of(result, keep, is_wrapped=tool.wraps_result)
 
     async def close(self) -> None:
         """End the session, and the server's process where it is one."""
@@ -152,11 +139,11 @@ class Connection:
         if self._session is not None and not self._session.ended.is_set():
             return self._session
         if self._session is not None and not self._reopens:
-            raise NotAsked(f"MCP server {self._name} did not answer: {self.why}")
+            raise mcp_tools.NotAsked(f"MCP server {self._name} did not answer: {self.why}")
         if self._opening is None:
             loop = asyncio.get_running_loop()
             if (wait := self._attempts.not_before - loop.time()) > 0:
-                raise McpUnavailable(f"{self._attempts.why}; it is tried again in {wait:.1f} s")
+                raise mcp_tools.McpUnavailable(f"{self._attempts.why}; it is tried again in {wait:.1f} s")
             self._opening = loop.create_future()
             # In a task of its own: the first call may be cancelled, and a session ends in the task that began it.
             self._task = loop.create_task(self._serve(self._opening), name=f"acts-mcp-{self._name}")
@@ -183,7 +170,7 @@ class Connection:
                 opening.set_result(session)
                 await session.ended.wait()
         except BaseException as error:
-            if not opening.done() and not is_last and _origin(error) is Origin.SERVER:
+            if not opening.done() and not is_last and _origin(error) is mcp_tools.Origin.SERVER:
                 return False
             if not opening.done():
                 self._refuse(opening, f"{session.why or self._text(error)}{self._last_words(session)}")
@@ -203,10 +190,10 @@ class Connection:
         attempts.not_before = asyncio.get_running_loop().time() + _REOPENING.seconds(attempts.failures)
         attempts.why = f"MCP server {self._name} cannot be opened: {why}"
         logger.warning("%s", attempts.why)
-        opening.set_exception(McpUnavailable(attempts.why))
+        opening.set_exception(mcp_tools.McpUnavailable(attempts.why))
         opening.exception()  # the calls that waited may be gone
 
-    async def _listed(self, session: _Session) -> Mapping[str, Declaration]:
+    async def _listed(self, session: _Session) -> Mapping[str, mcp_tools.Declaration]:
         async with session.listing:
             age = asyncio.get_running_loop().time() - session.listed_at
             if session.is_stale or age > limits.LISTED_SECONDS:
@@ -222,7 +209,7 @@ class Connection:
                     if session.at_work == 0:  # else it may be busy, and the next one to ask finds out
                         session.end()
                     text = f"MCP server {self._name} did not list its tools: {self._text(error)}"
-                    raise McpUnavailable(text) from error
+                    raise mcp_tools.McpUnavailable(text) from error
                 except Exception as error:
                     session.is_stale = True
                     raise self._failed(session, error) from error
@@ -230,20 +217,22 @@ class Connection:
 
     def _failed(self, session: _Session, error: Exception) -> Exception:
         """The error of a call for an error of its session."""
-        if isinstance(error, McpRefused):
+        if isinstance(error, mcp_tools.McpRefused):
             return error
         if isinstance(error, (RuntimeError, ValueError)):  # the SDK's words for an answer that is not by the protocol
-            return McpRefused(f"MCP server {self._name} answered what its tool does not give: {self._text(error)}")
+            return mcp_tools.McpRefused(
+                f"MCP server {self._name} answered what its tool does not give: {self._text(error)}"
+            )
         origin = _origin(error)
-        if origin is Origin.SERVER:
-            return McpRefused(f"MCP server {self._name} refused: {self._text(error)}")
-        if origin is Origin.UNFIT:
-            return McpRefused(f"MCP server {self._name} gave no usable answer: {self._text(error)}")
+        if origin is mcp_tools.Origin.SERVER:
+            return mcp_tools.McpRefused(f"MCP server {self._name} refused: {self._text(error)}")
+        if origin is mcp_tools.Origin.UNFIT:
+            return mcp_tools.McpRefused(f"MCP server {self._name} gave no usable answer: {self._text(error)}")
         session.is_stale = True
         # Over HTTP one request of several may fail: if the server is gone, its list is not read either.
-        if origin is not Origin.UNREACHABLE:
+        if origin is not mcp_tools.Origin.UNREACHABLE:
             session.end()
-        return McpUnavailable(f"MCP server {self._name} did not answer: {session.why or self._text(error)}")
+        return mcp_tools.McpUnavailable(f"MCP server {self._name} did not answer: {session.why or self._text(error)}")
 
     def _text(self, error: BaseException) -> str:
         """The text of an error on one line, without the keys of the server; of a group, its first error."""
@@ -270,7 +259,7 @@ class Connection:
             from mcp import Client
             from mcp_types import Implementation
         except ImportError:
-            raise McpUnavailable(
+            raise mcp_tools.McpUnavailable(
                 "the library for MCP is missing here: pip install '.[mcp]' in the clone of acts-celery"
             ) from None
 
@@ -329,8 +318,8 @@ class _Session:
     server: str
     most_bytes: int
     client: Any = None
-    tools: Mapping[str, Declaration] = field(default_factory=dict)
-    faults: list[Declaration] = field(default_factory=list)
+    tools: Mapping[str, mcp_tools.Declaration] = field(default_factory=dict)
+    faults: list[mcp_tools.Declaration] = field(default_factory=list)
     """The tools that were taken out of the last page."""
     listed_at: float = 0.0
     is_stale: bool = False
@@ -352,19 +341,19 @@ class _Session:
     async def filtered(self, streams: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
         """The streams of the session, whose pages have no tools that are not by the protocol."""
         async with streams as (reading, writing):
-            yield ObservedMessages(reading, self._filter), writing
+            yield mcp_tools.ObservedMessages(reading, self._filter), writing
 
     async def list_tools(self) -> None:
         """Read all pages of tools. Raises `McpRefused` for a list without an end."""
         from mcp_types import PaginatedRequestParams
 
-        began, found, left = asyncio.get_running_loop().time(), dict[str, Declaration](), self.most_bytes
+        began, found, left = asyncio.get_running_loop().time(), dict[str, mcp_tools.Declaration](), self.most_bytes
         cursor: str | None = None
         cursors = set[str]()
         for _ in range(limits.MOST_PAGES):
             page = await self.client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
             dumped = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
-            read = list(map(Declaration.read, dumped))
+            read = list(map(mcp_tools.Declaration.read, dumped))
             found = {tool.name: tool for tool in self.faults} | found | {tool.name: tool for tool in read}
             left -= sum(len(tool.text) for tool in read)
             cursor = page.next_cursor
@@ -375,12 +364,12 @@ class _Session:
             if left < 0 or len(found) > limits.MOST_TOOLS:
                 break
             if cursor is None:
-                more = {tool.name: tool for tool in context_tools(self._kinds())}
+                more = {tool.name: tool for tool in mcp_tools.context_tools(self._kinds())}
                 self.tools, self.listed_at = more | found, began
                 return
             cursors.add(cursor)
         most = f"{limits.MOST_TOOLS} tools, {limits.MOST_PAGES} pages of them or {self.most_bytes:,} bytes"
-        raise McpRefused(f"it lists more than {most} (ACTS_LIMIT_CALL_BYTES)")
+        raise mcp_tools.McpRefused(f"it lists more than {most} (ACTS_LIMIT_CALL_BYTES)")
 
     def _kinds(self) -> list[str]:
         """The kinds of context that the server offers besides its tools."""
@@ -398,7 +387,7 @@ class _Session:
                 name = tool.get("name") if isinstance(tool, dict) else None
                 name = name if isinstance(name, str) and name else f"(number {index + 1} of its page)"
                 fault = f"it is not by the protocol: {reason}"
-                self.faults.append(Declaration({"name": name[: limits.LONGEST_NAME]}, fault=fault))
+                self.faults.append(mcp_tools.Declaration({"name": name[: limits.LONGEST_NAME]}, fault=fault))
             else:
                 kept.append(tool)
         page[_TOOLS] = kept
@@ -422,16 +411,20 @@ class _Session:
         return ""
 
 
-def require_same(server: str, admitted: Declaration, live: Declaration | None) -> None:
+def require_same(server: str, admitted: mcp_tools.Declaration, live: mcp_tools.Declaration | None) -> None:
     """Raise `McpToolChanged` for a tool that is not as it was admitted."""
     if live is None:
-        raise McpToolChanged(f"MCP server {server} no longer has a tool {admitted.name}: see `acts mcp tools {server}`")
+        raise mcp_tools.McpToolChanged(
+            f"MCP server {server} no longer has a tool {admitted.name}: see `acts mcp tools {server}`"
+        )
     if live.fault:
-        raise McpToolChanged(f"MCP server {server} lists {admitted.name} as something else than a tool: {live.fault}")
+        raise mcp_tools.McpToolChanged(
+            f"MCP server {server} lists {admitted.name} as something else than a tool: {live.fault}"
+        )
     if live.digest != admitted.digest:
         old, new = admitted.fields, live.fields
         changed = ", ".join(key for key in {**new, **old} if new.get(key) != old.get(key))
-        raise McpToolChanged(
+        raise mcp_tools.McpToolChanged(
             f"MCP server {server} says something else of {admitted.name} than was admitted ({changed}): look at it "
             f"with `acts mcp tools {server}`, and admit it with `acts mcp admit {server}.{admitted.name}`"
         )
@@ -443,12 +436,12 @@ def _load_sdk() -> None:
         import_module(".mcp_transports", __package__)
 
 
-def _origin(error: BaseException) -> Origin | None:
+def _origin(error: BaseException) -> mcp_tools.Origin | None:
     """The origin of an error of a session; None where the session itself has ended."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     data = getattr(error, "data", None)
-    return data.origin if isinstance(data, OriginData) else None
+    return data.origin if isinstance(data, mcp_tools.OriginData) else None
 
 
 def _request(asks: str, name: str, arguments: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -26,23 +26,9 @@ from ...broker_config import (
 from ...broker_config.addresses import scheme_of
 from ...protocol import Limits
 from ...protocol.engine.events import Failure
+from ..broker import messages
 from ..broker.attempts import Attempt, Result
 from ..broker.consumer import CONSUMER, REQUEST, restrict_decoding
-from ..broker.messages import (
-    MESSAGE_FORMAT,
-    RETURNED,
-    SENT,
-    ActivityCall,
-    DelegateCall,
-    Delivery,
-    LaneCall,
-    Probe,
-    unpack_activity_call,
-    unpack_delegate_call,
-    unpack_delivery,
-    unpack_lane_call,
-    unpack_probe,
-)
 from ..broker.transport import EVENTS, BackendConnection, QueueConsumer
 from ..errors import MalformedMessage, OtherFormat
 from ..limits import MOST_NAMED, limits_of
@@ -83,7 +69,7 @@ class OperatorStep(bootsteps.Step):  # type: ignore[misc]  # celery has no types
 T = TypeVar("T")
 Read = Callable[[object, Limits], T]
 Doing = Callable[[Runtime, T], Coroutine[Any, Any, None]]
-RemoteCall = TypeVar("RemoteCall", ActivityCall, DelegateCall)
+RemoteCall = TypeVar("RemoteCall", messages.ActivityCall, messages.DelegateCall)
 Carrying = Callable[[RemoteCall], Coroutine[Any, Any, Result]]
 
 
@@ -149,17 +135,21 @@ def _register(app: Celery, kind: _Kind[Any], runtimes: Runtimes, limits: Limits)
             request["args"].clear()  # Celery keeps them until the task has ended, and what they say is read
         if message is None:
             return
-        if not isinstance(message, Probe):
+        if not isinstance(message, messages.Probe):
             note_task(_subject_of(message))
         _note_wait(request, message)
-        if isinstance(message, LaneCall) and is_redelivered:  # the worker that took it before did not get to its end
+        if (
+            isinstance(message, messages.LaneCall) and is_redelivered
+        ):  # the worker that took it before did not get to its end
             message = message._replace(was_lost=True, is_redelivered=True)
         await kind.doing(runtimes.current(), message)
 
     @wraps(kind.doing)
     def run(celery_task: Task, *arguments: object, **named: object) -> None:
         asked = celery_task.request
-        named_headers = ((name, asked.get(name)) for name in (SENT, RETURNED, MESSAGE_FORMAT, "argsrepr"))
+        named_headers = (
+            (name, asked.get(name)) for name in (messages.SENT, messages.RETURNED, messages.MESSAGE_FORMAT, "argsrepr")
+        )
         headers = {name: value for name, value in named_headers if value is not None}
         request = {"args": arguments, "kwargs": named, "delivery_info": asked.delivery_info, **headers}
         runtimes.current().run(begin(request))
@@ -169,65 +159,66 @@ def _register(app: Celery, kind: _Kind[Any], runtimes: Runtimes, limits: Limits)
     app.conf.acts_coroutines[kind.name] = begin
 
 
-def _subject_of(message: LaneCall | Delivery | ActivityCall | DelegateCall) -> Attempt | tuple[str, str | None]:
+def _subject_of(
+    message: messages.LaneCall | messages.Delivery | messages.ActivityCall | messages.DelegateCall,
+) -> Attempt | tuple[str, str | None]:
     """The call or lane of a task, for its lines in the log."""
     match message:
-        case LaneCall(run, instance):
+        case messages.LaneCall(run, instance):
             return run, instance
-        case Delivery(attempt):
+        case messages.Delivery(attempt):
             return attempt.id.run, attempt.id.instance
     return message.attempt
 
 
 def _note_wait(request: Mapping[str, Any], message: object) -> None:
     """Note how long a task has lain in its queue, where its sender says when it was sent."""
-    sent, queue = request.get(SENT), (request["delivery_info"] or {}).get("routing_key")
+    sent, queue = request.get(messages.SENT), (request["delivery_info"] or {}).get("routing_key")
     if isinstance(sent, int | float) and isinstance(queue, str):
-        code = message.activity if isinstance(message, ActivityCall) else ""
-        code = message.delegate or "model" if isinstance(message, DelegateCall) else code
+        code = message.activity if isinstance(message, messages.ActivityCall) else ""
+        code = message.delegate or "model" if isinstance(message, messages.DelegateCall) else code
         metrics().waited(queue, code, max(0.0, time.time() - sent))
 
 
-async def execute_instance(runtime: Runtime, lane: LaneCall) -> None:
+async def execute_instance(runtime: Runtime, lane: messages.LaneCall) -> None:
     """Run the calls of one lane that are ready."""
-    how = {"was_lost": lane.was_lost, "is_redelivered": lane.is_redelivered}
-    if failed := await runtime.scheduler.drive(lane.run, lane.instance, **how):
+    if failed := await runtime.drive(lane):
         raise TaskFailed(", ".join(failed[:MOST_NAMED]) + (", …" if len(failed) > MOST_NAMED else ""))
 
 
-async def probe(runtime: Runtime, probe: Probe) -> None:
+async def probe(runtime: Runtime, probe: messages.Probe) -> None:
     """Tell that what was published to this queue before that time was taken."""
     await runtime.heartbeat.came_out(probe)
 
 
-async def deliver(runtime: Runtime, delivery: Delivery) -> None:
+async def deliver(runtime: Runtime, delivery: messages.Delivery) -> None:
     """Bring the result of a remote call back to its lane, and carry on there."""
-    await runtime.scheduler.deliver(delivery)
+    await runtime.take_result(delivery)
 
 
-async def execute_delegate(runtime: Runtime, message: DelegateCall) -> None:
+async def execute_delegate(runtime: Runtime, message: messages.DelegateCall) -> None:
     """Run one delegate on its snapshot of the context."""
     carry = _carry_out if message.awaited else _try
     await carry(runtime, message, runtime.delegate)
 
 
-async def execute_activity(runtime: Runtime, message: ActivityCall) -> None:
+async def execute_activity(runtime: Runtime, message: messages.ActivityCall) -> None:
     """Run one activity that has a queue of its own."""
     await _carry_out(runtime, message, runtime.remote.activity)
 
 
-async def execute_background(runtime: Runtime, message: ActivityCall) -> None:
+async def execute_background(runtime: Runtime, message: messages.ActivityCall) -> None:
     """Run one fire-and-forget call; nothing is stored, nothing waits for it."""
     await _try(runtime, message, runtime.remote.activity)
 
 
 _KINDS: Final[tuple[_Kind[Any], ...]] = (
-    _Kind(EXECUTE_INSTANCE, unpack_lane_call, execute_instance, once=False),
-    _Kind(PROBE, unpack_probe, probe, ignores_result=True),
-    _Kind(DELIVER, unpack_delivery, deliver, once=False),
-    _Kind(EXECUTE_DELEGATE, unpack_delegate_call, execute_delegate),
-    _Kind(EXECUTE_ACTIVITY, unpack_activity_call, execute_activity),
-    _Kind(EXECUTE_BACKGROUND, unpack_activity_call, execute_background, ignores_result=True),
+    _Kind(EXECUTE_INSTANCE, messages.unpack_lane_call, execute_instance, once=False),
+    _Kind(PROBE, messages.unpack_probe, probe, ignores_result=True),
+    _Kind(DELIVER, messages.unpack_delivery, deliver, once=False),
+    _Kind(EXECUTE_DELEGATE, messages.unpack_delegate_call, execute_delegate),
+    _Kind(EXECUTE_ACTIVITY, messages.unpack_activity_call, execute_activity),
+    _Kind(EXECUTE_BACKGROUND, messages.unpack_activity_call, execute_background, ignores_result=True),
 )
 
 
@@ -244,7 +235,7 @@ async def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[Remo
             ended = replace(
                 attempt, progress=b"", took_ms=took_ms, worker=runtime.worker, version=runtime.remote.version(message)
             )
-            await runtime.deliver(Delivery(ended, result))
+            await runtime.deliver(messages.Delivery(ended, result))
     if isinstance(result, Failure):
         raise TaskFailed(f"{attempt.id}: {result.type}")
 

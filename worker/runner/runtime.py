@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
@@ -29,22 +29,14 @@ from celery.worker.control import inspect_command
 
 from ...broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
 from ...protocol.engine.events import Failure
+from .. import limits
+from ..broker import messages
 from ..broker.attempts import Attempt, Result
 from ..broker.consumer import PublishBuffer, Publisher
-from ..broker.messages import NOT_READ, DelegateCall, Delivery, TaskMessage, attempt_in, delivery_task
 from ..broker.remote_control import Cancellations
 from ..broker.transport import ReportQueue
 from ..fairness import FairScheduling, Quarantine
 from ..health_file import Health, remove_dead
-from ..limits import (
-    HEALTH_INTERVAL_SECONDS,
-    PUBLISHED_SECONDS,
-    RUNTIME_CLOSING_SECONDS,
-    STARTS_BEFORE_A_PROBLEM,
-    STARTS_COUNTED_SECONDS,
-    YOUNG_OBJECTS,
-    limits_of,
-)
 from ..outages import Batcher, on_threads, watch_connections
 from ..process import Tokens, metrics, problems
 from ..recovery.heartbeats import HeartbeatWriter, Presence, report_interval_seconds
@@ -105,15 +97,16 @@ class Runtime:
         self.returns = Returns(self._publish_buffer.publish)
         self._refusing: set[asyncio.Task[None]] = set()
         self._delivering = ThreadPoolExecutor(1, thread_name_prefix="acts-deliver")
-        self._deliveries = Batcher[Delivery, None](on_threads(self._delivering, self._deliver))
+        self._deliveries = Batcher[messages.Delivery, None](on_threads(self._delivering, self._deliver))
         self._threads = Threads(settings.concurrency)
         self._validator = Validator()
         on_thread = partial(self._threads.run, timeout_seconds=None)
         self.models = agent().make_models(settings, registry, on_thread, self.heartbeat.unanswered, _note_answer)
-        allowed, limits = registry.limited_to(settings.allow), limits_of(settings)
+        allowed, most = registry.limited_to(settings.allow), limits.limits_of(settings)
         operator = operator_trust(settings)
-        self.remote = RemoteExecutor(allowed, self.models, limits, self._threads, self.deliver, operator, worker)
+        self.remote = RemoteExecutor(allowed, self.models, most, self._threads, self.deliver, operator, worker)
         # A worker that runs remote calls may be without a log.
+        self._log: MessageLog | None = None
         self._scheduler = self._make_scheduler(registry) if settings.effective_redis_url is not None else None
 
     @property
@@ -146,7 +139,7 @@ class Runtime:
         """
         for last in (self.returns.finish(), self.models.close()):
             with suppress(TimeoutError):
-                asyncio.run_coroutine_threadsafe(last, self._loop).result(RUNTIME_CLOSING_SECONDS)
+                asyncio.run_coroutine_threadsafe(last, self._loop).result(limits.RUNTIME_CLOSING_SECONDS)
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop."""
@@ -160,7 +153,7 @@ class Runtime:
         settings = self.settings
         redis = connect_async(settings)
         terms = LogTerms(
-            published_seconds=PUBLISHED_SECONDS,
+            published_seconds=limits.PUBLISHED_SECONDS,
             lease_seconds=settings.lease_seconds,
             window=settings.publish_window,
             run_bytes=int(settings.limit_run_bytes),
@@ -168,7 +161,7 @@ class Runtime:
             tells=settings.hold_webhook_url is not None,
             most_losses=settings.limit_attempts,
         )
-        log = MessageLog(redis, settings.key_prefix, terms)
+        log = self._log = MessageLog(redis, settings.key_prefix, terms)
         soon = connect_soon(settings, timeout_seconds=settings.lease_seconds / 3)
         presence = self._presence = Presence(
             soon,
@@ -180,7 +173,7 @@ class Runtime:
             sidecar=self.sidecar,
         )
         remote = Remote(settings, registry)
-        limits = limits_of(settings)
+        most = limits.limits_of(settings)
         publish = self._publish_buffer.publish
         slots = Slots(redis, prefix=settings.key_prefix, wake=partial(publish_lanes, publish, settings.queue_instances))
         checker = Checker(settings, registry)
@@ -190,7 +183,7 @@ class Runtime:
                 log,
                 settings,
                 registry,
-                limits,
+                most,
                 publish,
                 self._threads,
                 presence,
@@ -217,7 +210,7 @@ class Runtime:
             return None if attempt.seal in self._cancellations else CANCELLED_ITSELF
         return working.result()
 
-    async def delegate(self, call: DelegateCall) -> Result:
+    async def delegate(self, call: messages.DelegateCall) -> Result:
         """Run a delegate's call; the request of a loop's tick is read from the log, where the call only names it."""
         if call.asked:
             try:
@@ -225,11 +218,34 @@ class Runtime:
             except FileGone as error:
                 return Failure("FileGone", str(error))
             if found is None:
-                return Failure(NOT_READ, "the request is not in the log that this worker reads")
+                return Failure(messages.NOT_READ, "the request is not in the log that this worker reads")
             call = found
         return await self.remote.delegate(call)
 
-    async def deliver(self, delivery: Delivery) -> None:
+    async def drive(self, lane: messages.LaneCall) -> list[str]:
+        """Do what can be done in a lane now, as `Scheduler.drive`, unless the server of its run is away."""
+        again = messages.lane_task(lane.run, lane.instance, self.settings.queue_instances, was_lost=lane.was_lost)
+        if await self._is_away(lane.run, partial(self._publish_buffer.publish, [again])):
+            return []
+        how = {"was_lost": lane.was_lost, "is_redelivered": lane.is_redelivered}
+        return await self.scheduler.drive(lane.run, lane.instance, **how)
+
+    async def take_result(self, delivery: messages.Delivery) -> None:
+        """Commit the result of a remote call, as `Scheduler.deliver`, unless the server of its run is away."""
+        if not await self._is_away(delivery.attempt.id.run, partial(self.deliver, delivery)):
+            await self.scheduler.deliver(delivery)
+
+    async def _is_away(self, run: str, publish: Callable[[], Awaitable[object]]) -> bool:
+        """Whether the server of a run, one of several, is away: then its task is published anew a moment later, so that
+        it holds up no tasks of runs on the others.
+        """
+        if self._log is None or await self._log.reaches(run):
+            return False
+        await asyncio.sleep(limits.SERVER_AWAY_SECONDS)
+        await publish()
+        return True
+
+    async def deliver(self, delivery: messages.Delivery) -> None:
         """Send the result of a remote call back to its lane; waits minutes for a broker that is away or full.
 
         Raises `InfrastructureError`.
@@ -259,27 +275,29 @@ class Runtime:
         """Whether a coroutine blocks the loop."""
         return self._watchdog.is_blocked
 
-    def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+    def _deliver(self, deliveries: Sequence[messages.Delivery]) -> None:
         queue = self.settings.queue_instances
-        self.publisher.deliver([delivery_task(delivery, queue) for delivery in deliveries])
+        self.publisher.deliver([messages.delivery_task(delivery, queue) for delivery in deliveries])
 
-    def _refuse(self, task: TaskMessage, why: str) -> None:
+    def _refuse(self, task: messages.TaskMessage, why: str) -> None:
         """Have a call fail whose queue may not be written. A lane's task stays with the sweep."""
         if task.task not in (EXECUTE_ACTIVITY, EXECUTE_DELEGATE, EXECUTE_BACKGROUND):
             return
-        attempt = attempt_in(task.body, limits_of(self.settings))
+        attempt = messages.attempt_in(task.body, limits.limits_of(self.settings))
         failure = Failure("QueueRefused", why)
         telling = (
-            self.heartbeat.complete(attempt, failure) if task.is_forgotten else self._fail(Delivery(attempt, failure))
+            self.heartbeat.complete(attempt, failure)
+            if task.is_forgotten
+            else self._fail(messages.Delivery(attempt, failure))
         )
         told = self._loop.create_task(telling, context=Context())
         self._refusing.add(told)
         told.add_done_callback(self._refusing.discard)
 
-    async def _fail(self, delivery: Delivery) -> None:
+    async def _fail(self, delivery: messages.Delivery) -> None:
         await self.scheduler.deliver(delivery)
 
-    async def _publish(self, tasks: Sequence[TaskMessage]) -> None:
+    async def _publish(self, tasks: Sequence[messages.TaskMessage]) -> None:
         await self._loop.run_in_executor(self._publishing, self.publisher.publish, tasks)
 
 
@@ -403,7 +421,7 @@ class GarbageStep(bootsteps.Step):  # type: ignore[misc]  # celery has no types
     def __init__(self, parent: WorkController, **options: object) -> None:
         super().__init__(parent, **options)
         gc.freeze()
-        gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
+        gc.set_threshold(limits.YOUNG_OBJECTS, *gc.get_threshold()[1:])
 
 
 # The health of a worker process: shown by `celery inspect stats`, and written to a file that `acts health` reads.
@@ -412,7 +430,7 @@ class GarbageStep(bootsteps.Step):  # type: ignore[misc]  # celery has no types
 # user of the broker that may not ask workers, as those of delegates, can read it all the same.
 
 
-_starts: Final[deque[float]] = deque(maxlen=STARTS_BEFORE_A_PROBLEM + 1)
+_starts: Final[deque[float]] = deque(maxlen=limits.STARTS_BEFORE_A_PROBLEM + 1)
 """When this process has begun to take messages, lately. One that begins again and again takes none."""
 
 
@@ -435,7 +453,7 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
         _starts.append(time.monotonic())
         if self._folder is not None:
             self._write(consumer, tidies=True)
-            self._timer = consumer.timer.call_repeatedly(HEALTH_INTERVAL_SECONDS, self._write, (consumer,))
+            self._timer = consumer.timer.call_repeatedly(limits.HEALTH_INTERVAL_SECONDS, self._write, (consumer,))
 
     def stop(self, consumer: Consumer) -> None:
         """Called by the consumer when it has lost its connection, or is stopped."""
@@ -486,9 +504,12 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
             found["the event loop"] = "is blocked by an activity"
         if not self._is_written:
             found["its file"] = "cannot be written (ACTS_HEALTH_FOLDER)"
-        if len(_starts) > STARTS_BEFORE_A_PROBLEM and time.monotonic() - _starts[0] < STARTS_COUNTED_SECONDS:
+        if (
+            len(_starts) > limits.STARTS_BEFORE_A_PROBLEM
+            and time.monotonic() - _starts[0] < limits.STARTS_COUNTED_SECONDS
+        ):
             found["its connection to the broker"] = (
-                f"began anew {STARTS_BEFORE_A_PROBLEM} times within {STARTS_COUNTED_SECONDS:g} s"
+                f"began anew {limits.STARTS_BEFORE_A_PROBLEM} times within {limits.STARTS_COUNTED_SECONDS:g} s"
             )
         return found
 

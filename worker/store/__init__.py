@@ -1,6 +1,7 @@
 """The log in Redis, its scripts (`lua/`) and all other keys.
 
 `connections`   clients of Redis
+`servers`       a log on several servers
 `keys`          names of keys and fields, and the state of a call
 `scripts`       Lua scripts
 `definition`    a checked plan as bytes

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, cast
 
@@ -21,6 +21,7 @@ import redis.asyncio.connection
 import redis.cluster
 import redis.connection
 from redis import Redis as SyncRedis
+from redis import exceptions
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
 from redis.asyncio.connection import AbstractConnection
@@ -29,21 +30,8 @@ from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.cluster import ClusterNode
 from redis.cluster import RedisCluster as SyncRedisCluster
-from redis.exceptions import (
-    AuthenticationError,
-    BusyLoadingError,
-    ClusterDownError,
-    MovedError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-    SlotNotCoveredError,
-    TryAgainError,
-)
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry as SyncRetry
 from redis.sentinel import Sentinel
@@ -56,11 +44,13 @@ from ...broker_config import (
     mask_url,
     read_cluster,
     read_sentinels,
+    servers_of,
 )
 from .. import limits
 from ..broker.attempts import Tokens
 from ..errors import InfrastructureError
 from ..outages import Batcher, Outage, watched
+from . import servers
 from .keys import secret
 
 _KEEPS: Final = "noeviction"
@@ -74,7 +64,7 @@ _OPTIONS: Final[dict[str, Any]] = {
 }
 
 
-class NotNow(ResponseError):
+class NotNow(exceptions.ResponseError):
     """A server cannot write at the moment: its disk is full (MISCONF), or it lacks replicas (NOREPLICAS)."""
 
 
@@ -82,7 +72,6 @@ class AnswerLost(RedisConnectionError):
     """A script was sent to a node of a cluster, and no answer came: it may have been run, or not."""
 
 
-_SCRIPTS: Final = ("EVALSHA", "EVAL")
 _NAMED: Final = {"MISCONF": NotNow, "NOREPLICAS": NotNow}
 """The errors that redis-py takes for an error of the command."""
 
@@ -100,8 +89,8 @@ class _AsyncParser(redis.asyncio.connection.DefaultParser):  # type: ignore[misc
 
 
 PASSING: Final = (
-    *(RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError, NotNow),
-    *(ClusterDownError, TryAgainError, SlotNotCoveredError),
+    *(RedisConnectionError, RedisTimeoutError, NotNow, exceptions.OutOfMemoryError, exceptions.BusyLoadingError),
+    *(exceptions.ReadOnlyError, exceptions.ClusterDownError, exceptions.TryAgainError, exceptions.SlotNotCoveredError),
 )
 """The errors of a server that will take the same command later."""
 
@@ -126,6 +115,25 @@ def connect_once(settings: Settings, url: str, *, timeout_seconds: float) -> red
 
 
 def _connect(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.Redis:
+    if len(urls := servers_of(url)) > 1:
+        return servers.Servers(
+            [_server(settings, urls, each, options) for each in range(len(urls))], settings.key_prefix
+        )
+    if url == settings.effective_redis_url and not is_cluster(url):
+        options = {**options, "redis_connect_func": servers.refusing_one_of_several(settings.key_prefix, mask_url(url))}
+    return _connect_one(settings, url, options)
+
+
+def _server(settings: Settings, urls: Sequence[str], position: int, options: Mapping[str, Any]) -> servers.Server:
+    wait = limits.PING_ANSWER_SECONDS
+    name = f"server {position + 1} of {len(urls)} of the log, {mask_url(urls[position])},"
+    few = {"retry": SyncRetry(NoBackoff(), 1), **options}
+    once = {**options, "socket_connect_timeout": wait, "socket_timeout": wait, "retry": SyncRetry(NoBackoff(), 0)}
+    client, asking = (_connect_one(settings, urls[position], each) for each in (few, once))
+    return servers.Server(name, position, client, asking)
+
+
+def _connect_one(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.Redis:
     if is_cluster(url):
         first, others = read_cluster(url)
         nodes = [ClusterNode(*place) for place in others]  # type: ignore[no-untyped-call]  # redis has none here
@@ -160,31 +168,41 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
         "retry": Retry(ExponentialBackoff(cap=2.0, base=0.05), retries=-1),
         "retry_on_error": [*PASSING],
     }
-    url = settings.require_redis()
-    if is_cluster(url):
-        return _connect_async_to_cluster(url)
-    if is_sentinel(url):
-        return _connect_async_to_master(settings, url, options)
-    few = {
-        **_fitting(url, options),
-        "parser_class": _AsyncParser,
-        "max_connections": limits.REDIS_CONNECTIONS,
-        "timeout": None,
-    }
-    pool = redis.asyncio.BlockingConnectionPool.from_url(url, **few)
-    watched(pool)
-    return redis.asyncio.Redis.from_pool(pool)
+    return _connect_async(settings, options, _worker_pool)
 
 
 def connect_async_client(settings: Settings) -> redis.asyncio.Redis:
     """A client for an event loop that waits for runs: a blocked reading has a connection, and there may be many."""
+    return _connect_async(settings, _OPTIONS, redis.asyncio.ConnectionPool.from_url)
+
+
+_MakePool = Callable[..., redis.asyncio.ConnectionPool]
+
+
+def _worker_pool(url: str, **options: Any) -> redis.asyncio.ConnectionPool:
+    few = {**options, "max_connections": limits.REDIS_CONNECTIONS, "timeout": None}
+    pool = redis.asyncio.BlockingConnectionPool.from_url(url, **few)
+    watched(pool)
+    return pool
+
+
+def _connect_async(settings: Settings, options: Mapping[str, Any], make_pool: _MakePool) -> redis.asyncio.Redis:
     url = settings.require_redis()
+    if len(urls := servers_of(url)) > 1:
+        asking = connect_soon(settings, timeout_seconds=limits.PING_ANSWER_SECONDS)
+        assert isinstance(asking, servers.Servers)
+        return servers.AsyncServers([_connect_async_one(settings, one, options, make_pool) for one in urls], asking)
+    return _connect_async_one(settings, url, options, make_pool)
+
+
+def _connect_async_one(
+    settings: Settings, url: str, options: Mapping[str, Any], make_pool: _MakePool
+) -> redis.asyncio.Redis:
     if is_cluster(url):
         return _connect_async_to_cluster(url)
     if is_sentinel(url):
-        return _connect_async_to_master(settings, url, _OPTIONS)
-    pool = redis.asyncio.ConnectionPool.from_url(url, parser_class=_AsyncParser, **_fitting(url, _OPTIONS))
-    return redis.asyncio.Redis.from_pool(pool)
+        return _connect_async_to_master(settings, url, options)
+    return redis.asyncio.Redis.from_pool(make_pool(url, parser_class=_AsyncParser, **_fitting(url, options)))
 
 
 class _Cluster(redis.cluster.RedisCluster):
@@ -198,7 +216,7 @@ class _Cluster(redis.cluster.RedisCluster):
         try:
             return super()._execute_command(target_node, *args, **options)  # type: ignore[no-untyped-call]  # as above
         except (RedisConnectionError, RedisTimeoutError) as error:
-            if args[0] in _SCRIPTS:
+            if args[0] in servers.SCRIPTS:
                 raise AnswerLost(str(error)) from error
             raise
 
@@ -245,7 +263,7 @@ def eviction_warning(redis: redis.Redis, settings: Settings) -> str | None:
     """A warning where the log's server may throw keys away; None where it may not, or may not be asked."""
     try:
         found: Any = redis.info("memory")
-    except (RedisError, RedisClusterException):
+    except (RedisError, exceptions.RedisClusterException):
         return None
     policy = found.get("maxmemory_policy", _KEEPS)
     if policy == _KEEPS:
@@ -257,25 +275,40 @@ def eviction_warning(redis: redis.Redis, settings: Settings) -> str | None:
     )
 
 
+def require_servers(settings: Settings) -> None:
+    """Raise `InfrastructureError` where other servers of the log are named than those that hold it; one that is away is
+    asked later.
+    """
+    try:
+        with connect_once(settings, settings.require_redis(), timeout_seconds=limits.SERVING_ASKED_SECONDS) as log:
+            log.exists(secret(settings.key_prefix))
+    except servers.OtherServers as error:
+        raise InfrastructureError(str(error)) from error
+    except (RedisError, exceptions.RedisClusterException):
+        pass
+
+
 @contextmanager
 def redis_errors(settings: Settings) -> Iterator[None]:
     """Turn what the Redis client raises into an `InfrastructureError` that says what to do."""
     try:
         yield
-    except (RedisError, RedisClusterException) as error:
+    except (RedisError, exceptions.RedisClusterException) as error:
         raise InfrastructureError(_advice(error, mask_url(settings.require_redis()))) from error
 
 
 def _advice(error: Exception, where: str) -> str:
     match error:
-        case AuthenticationError():
+        case exceptions.AuthenticationError():
             return f"the log at {where} needs the right password ({error}): redis://:PASSWORD@HOST:PORT/0"
         case RedisConnectionError() if "CERTIFICATE_VERIFY_FAILED" in str(error):
             advice = "name the authority that signed it with ?ssl_ca_certs=FILE in the URL"
             return f"the certificate of the log at {where} is not to be trusted ({error}): {advice}"
+        case servers.ServerAway():
+            return f"{error}; runs on the other servers go on: see `acts doctor`"
         case RedisConnectionError() | RedisTimeoutError():
             return f"no answer from the log at {where} ({error}): does the server run? see `acts doctor`"
-        case OutOfMemoryError():
+        case exceptions.OutOfMemoryError():
             advice = (
                 "raise its maxmemory, or delete runs that have ended (`acts delete --free 500MB`); see `acts doctor`"
             )
@@ -283,9 +316,11 @@ def _advice(error: Exception, where: str) -> str:
         case NotNow():
             advice = "give its disk room (MISCONF), or bring back its replicas (NOREPLICAS)"
             return f"the log at {where} takes nothing at the moment ({error}): {advice}"
-        case MovedError():
+        case exceptions.MovedError():
             return "the log's server is part of a Redis Cluster: write ACTS_REDIS_URL=redis+cluster://HOST:PORT"
-        case RedisClusterException():
+        case servers.OtherServers():
+            return str(error)
+        case exceptions.RedisClusterException():
             return f"no answer from the cluster of the log at {where} ({error})"
     return f"the log refuses: {error}"
 
@@ -307,8 +342,14 @@ class GroupedCommands:
     What the server will take later - it is full, loading or away - is repeated until it takes it.
     """
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, position: int | None = None) -> None:
+        """`position` is the one of several servers to which all go."""
         self._redis = redis
+        self._position = position
+        self._parts: tuple[GroupedCommands, ...] = ()
+        """A group for each server, where there are several."""
+        if isinstance(redis, servers.AsyncServers) and position is None:
+            self._parts = tuple(type(self)(redis, each) for each in range(len(redis.clients)))
         self._scripts: dict[str, str] = {}
         self._idle: list[AbstractConnection] = []
         """Connections of the pool that are kept, as many as there are pipelines."""
@@ -330,23 +371,31 @@ class GroupedCommands:
         """Run a registered script. Raises `RedisError`, as `execute` does."""
         try:
             return await self.execute("EVALSHA", sha, len(keys), *keys, *arguments)
-        except NoScriptError:
+        except exceptions.NoScriptError:
             return await self.execute("EVAL", self._scripts[sha], len(keys), *keys, *arguments)
 
     def execute(self, *command: Any) -> asyncio.Future[Any]:
         """Send a command to the server; returns the future of its answer."""
+        if self._parts:
+            return self._parts[servers.position_of(command, len(self._parts))].execute(*command)
         return self._batcher.hand_in(command)
 
     async def _ask(self, commands: list[Command]) -> list[Any]:
         """The answers to commands, each of which may be an error."""
-        if isinstance(self._redis, RedisCluster):
-            async with self._redis.pipeline(transaction=False) as pipeline:
+        if isinstance(self._redis, servers.AsyncServers) and self._position is not None:
+            async with self._redis.using(self._position) as server:
+                return await self._ask_one(server, commands)
+        return await self._ask_one(self._redis, commands)
+
+    async def _ask_one(self, redis: Redis, commands: list[Command]) -> list[Any]:
+        if isinstance(redis, RedisCluster):
+            async with redis.pipeline(transaction=False) as pipeline:
                 for command in commands:
                     pipeline.execute_command(*command)
                 return await pipeline.execute(raise_on_error=False)
         try:
             async with asyncio.timeout(limits.REDIS_ANSWER_SECONDS) as silence:
-                connection = self._idle.pop() if self._idle else await self._redis.connection_pool.get_connection()  # type: ignore[no-untyped-call]  # redis has none here
+                connection = self._idle.pop() if self._idle else await redis.connection_pool.get_connection()  # type: ignore[no-untyped-call]  # redis has none here
                 try:
                     return await self._answers(connection, commands, silence)
                 finally:
@@ -373,7 +422,7 @@ class GroupedCommands:
     async def _answer(self, connection: AbstractConnection, command: str) -> Any:
         try:
             answer = await connection.read_response()
-        except ResponseError as error:
+        except exceptions.ResponseError as error:
             return error
         read = self._redis.response_callbacks.get(command)
         return answer if read is None else read(answer)
@@ -388,7 +437,9 @@ async def _send(connection: AbstractConnection, data: bytes) -> None:
 
 
 def server_facts(client: SyncRedis, *section: str) -> list[Mapping[str, Any]]:
-    """Read a server's `INFO`, or in a cluster that of each server with data. Raises `RedisError`."""
+    """Read `INFO` of a server, of each of several that is there, or of a cluster's with data. Raises `RedisError`."""
+    if isinstance(client, servers.Servers):
+        return [facts for one in client.each() for facts in server_facts(one, *section)]
     if isinstance(client, SyncRedisCluster):
         nodes: Any = client.info(*section, target_nodes=SyncRedisCluster.PRIMARIES)
         return [*nodes.values()]

@@ -15,49 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from ...protocol.calls.call import element_index
 from ...protocol.calls.trust import ToolTrust
+from ...protocol.engine import events
+from ...protocol.engine import loop as loops
 from ...protocol.engine.costs import Cost
-from ...protocol.engine.events import (
-    CallBegun,
-    CallDecided,
-    CallEnded,
-    CallGivenBack,
-    CallHeld,
-    CallProgressed,
-    CallsUndone,
-    ChildStarted,
-    ElementEnded,
-    Event,
-    Evidence,
-    FanOutBegun,
-    MessageAdded,
-    Progress,
-    PromisesGivenUp,
-    RuleGiven,
-    RuleRevoked,
-    Ruling,
-    Snapshot,
-    Status,
-    WaitMoved,
-    effective_events,
-)
-from ...protocol.engine.loop import (
-    Answered,
-    Approved,
-    Loop,
-    LoopEnded,
-    LoopEvent,
-    LoopExtended,
-    OutputGrew,
-    PartCame,
-    Planned,
-    RequestRecorded,
-    Stage,
-    Started,
-    TickClosed,
-    TickError,
-    UsageCame,
-    read_quotes,
-)
 from ...protocol.run_rules import RunRule
 from ...protocol.trust import Doubt
 from ..broker.attempts import Seen, read_progress
@@ -110,7 +70,7 @@ class Entry(NamedTuple):
     """One entry of a run's log."""
 
     id: str
-    event: Event | RunStatusChanged | None = None
+    event: events.Event | RunStatusChanged | None = None
     """The event; None where the entry has only a lane's record, an audit record, or events of a loop."""
     is_of_lane: bool = True
     """Whether the entry belongs to a lane, or else to the run."""
@@ -134,7 +94,7 @@ class Entry(NamedTuple):
     """Who did what, where the entry was written on order from outside."""
     tick: int | None = None
     """The number of a loop's tick; such an entry belongs to the loop's lane, and to no instance."""
-    loop: tuple[LoopEvent, ...] = ()
+    loop: tuple[loops.LoopEvent, ...] = ()
     """The events of a loop, in order."""
     size: int = 0
     """The bytes of its fields."""
@@ -142,7 +102,7 @@ class Entry(NamedTuple):
     @property
     def replaces_plan(self) -> bool:
         """Whether the entry has a new record of its lane."""
-        return self.record is not None or type(self.event) is CallsUndone
+        return self.record is not None or type(self.event) is events.CallsUndone
 
     @property
     def kind(self) -> str | None:
@@ -150,9 +110,9 @@ class Entry(NamedTuple):
         where a call waits for a moment: no person is asked about it. A call that a rule approves is decided at once.
         """
         if self.given is not None and self.ruling is not None:
-            return CallDecided.kind
+            return events.CallDecided.kind
         is_timed = getattr(self.event, "until_ms", None) is not None
-        has_come = isinstance(self.event, CallDecided) and self.audit is None
+        has_come = isinstance(self.event, events.CallDecided) and self.audit is None
         return None if is_timed or has_come else getattr(self.event, "kind", None)
 
     @property
@@ -161,33 +121,33 @@ class Entry(NamedTuple):
         return getattr(self.event, "call", None)
 
     @property
-    def status(self) -> Status | None:
+    def status(self) -> events.Status | None:
         """The status of the call since this entry; None where the entry does not change it. A waiting call may run."""
         event = self.event
-        return None if isinstance(event, RunStatusChanged | ElementEnded) else getattr(event, "status", None)
+        return None if isinstance(event, RunStatusChanged | events.ElementEnded) else getattr(event, "status", None)
 
     @property
-    def end(self) -> CallEnded | None:
+    def end(self) -> events.CallEnded | None:
         """The event, where a call has ended."""
-        return self.event if isinstance(self.event, CallEnded) else None
+        return self.event if isinstance(self.event, events.CallEnded) else None
 
     @property
-    def element_end(self) -> ElementEnded | None:
+    def element_end(self) -> events.ElementEnded | None:
         """The event, where an element has ended."""
-        return self.event if isinstance(self.event, ElementEnded) else None
+        return self.event if isinstance(self.event, events.ElementEnded) else None
 
     @property
-    def undone(self) -> CallsUndone | None:
+    def undone(self) -> events.CallsUndone | None:
         """The event, where calls run again."""
-        return self.event if isinstance(self.event, CallsUndone) else None
+        return self.event if isinstance(self.event, events.CallsUndone) else None
 
     @property
-    def given(self) -> Snapshot | None:
+    def given(self) -> events.Snapshot | None:
         """The parameters and scopes with which the call waits for a person, or runs for each."""
         return getattr(self.event, "snapshot", None)
 
     @property
-    def ruling(self) -> Ruling | None:
+    def ruling(self) -> events.Ruling | None:
         """The decision on the call, by a person or because its time was over."""
         return getattr(self.event, "ruling", None)
 
@@ -220,11 +180,11 @@ class _Said(NamedTuple):
     id: str = ""
 
 
-def _call_ended(said: _Said) -> CallEnded:
+def _call_ended(said: _Said) -> events.CallEnded:
     detail, ruling = said.detail, said.fields.get(Field.DECIDED)
-    return CallEnded(
+    return events.CallEnded(
         said.call,
-        Status(said.value.decode()),
+        events.Status(said.value.decode()),
         said.message,
         error=detail.get("error"),
         reason=detail.get("reason"),
@@ -237,13 +197,13 @@ def _call_ended(said: _Said) -> CallEnded:
     )
 
 
-def _element_ended(said: _Said) -> ElementEnded:
+def _element_ended(said: _Said) -> events.ElementEnded:
     element, _, status = said.value.decode().partition(":")
     detail = said.detail
-    return ElementEnded(
+    return events.ElementEnded(
         said.call,
         element_index(said.call, int(element)),
-        Status(status),
+        events.Status(status),
         said.message,
         error=detail.get("error"),
         value=detail.get("value"),
@@ -261,36 +221,36 @@ def _snapshot(said: _Said) -> Any:
     return said.hold.snapshot
 
 
-def _held_for(said: _Said) -> tuple[Doubt | None, int | None, Evidence | None]:
+def _held_for(said: _Said) -> tuple[Doubt | None, int | None, events.Evidence | None]:
     assert said.hold is not None
     return said.hold.doubt, said.hold.until_ms, said.hold.evidence
 
 
-def _begun(said: _Said) -> CallBegun:
+def _begun(said: _Said) -> events.CallBegun:
     assert said.hold is not None
-    evidence, attempt = said.hold.evidence or Evidence(""), int(said.fields.get(Field.ATTEMPT, b"0"))
-    return CallBegun(said.call, _snapshot(said), replace(evidence, attempt=attempt, since_ms=moment_ms(said.id)))
+    evidence, attempt = said.hold.evidence or events.Evidence(""), int(said.fields.get(Field.ATTEMPT, b"0"))
+    return events.CallBegun(said.call, _snapshot(said), replace(evidence, attempt=attempt, since_ms=moment_ms(said.id)))
 
 
-_EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
+_EVENTS: Final[Mapping[bytes, Callable[[_Said], events.Event]]] = {
     Field.ENDED: _call_ended,
     Field.ELEMENT: _element_ended,
     Field.BEGUN: _begun,
-    Field.HELD: lambda said: CallHeld(
+    Field.HELD: lambda said: events.CallHeld(
         said.call, _snapshot(said), *_held_for(said), said.fields.get(Field.RULED, b"").decode()
     ),
-    Field.RULE: lambda said: RuleGiven(RunRule.read(unpack(said.value))),
-    Field.REVOKED: lambda said: RuleRevoked(said.value.decode()),
-    Field.MOVED: lambda said: WaitMoved(said.call, int(said.value)),
-    Field.DECIDED: lambda said: CallDecided(said.call, unpack_ruling(said.value)),
-    Field.FAN_OUT: lambda said: FanOutBegun(said.call, _snapshot(said)),
-    Field.CHILD: lambda said: ChildStarted(said.call, said.value.decode()),
-    Field.GIVEN_BACK: lambda said: CallGivenBack(said.call, said.value.decode()),
-    Field.PROGRESS: lambda said: CallProgressed(said.call, read_progress(said.value) or Progress()),
-    Field.UNDONE: lambda said: CallsUndone(
+    Field.RULE: lambda said: events.RuleGiven(RunRule.read(unpack(said.value))),
+    Field.REVOKED: lambda said: events.RuleRevoked(said.value.decode()),
+    Field.MOVED: lambda said: events.WaitMoved(said.call, int(said.value)),
+    Field.DECIDED: lambda said: events.CallDecided(said.call, unpack_ruling(said.value)),
+    Field.FAN_OUT: lambda said: events.FanOutBegun(said.call, _snapshot(said)),
+    Field.CHILD: lambda said: events.ChildStarted(said.call, said.value.decode()),
+    Field.GIVEN_BACK: lambda said: events.CallGivenBack(said.call, said.value.decode()),
+    Field.PROGRESS: lambda said: events.CallProgressed(said.call, read_progress(said.value) or events.Progress()),
+    Field.UNDONE: lambda said: events.CallsUndone(
         tuple(unpack(said.value)), _listed(said, Field.KEEPING), _listed(said, Field.STALE)
     ),
-    Field.GAVE_UP: lambda said: PromisesGivenUp(),
+    Field.GAVE_UP: lambda said: events.PromisesGivenUp(),
 }
 """The readers of events, by the first field of an entry that is here; an entry with only a message adds it."""
 
@@ -330,13 +290,13 @@ def read_entry(id_: bytes, fields: Fields) -> Entry:
 
 def _event(
     id_: bytes, fields: Fields, message: Mapping[str, Any] | None, detail: Mapping[str, Any], hold: Shown | None
-) -> Event | None:
+) -> events.Event | None:
     call = fields.get(Field.CALL)
     for name, value in fields.items():
         if (read := _EVENTS.get(name)) is not None:
             number = int(call) if call is not None else -1
             return read(_Said(value, fields, number, message, detail, hold, id_.decode()))
-    return MessageAdded(message, int(call) if call is not None else None) if message is not None else None
+    return events.MessageAdded(message, int(call) if call is not None else None) if message is not None else None
 
 
 def _seen(said: Any) -> Seen | None:
@@ -383,7 +343,7 @@ def effective_entries(entries: Iterable[Entry]) -> list[Entry]:
 
 def with_effective_events(entries: Sequence[Entry]) -> Iterator[Entry]:
     """The entries of a lane, without the events that count no more."""
-    for entry, counts in zip(entries, effective_events([entry.event for entry in entries]), strict=True):
+    for entry, counts in zip(entries, events.effective_events([entry.event for entry in entries]), strict=True):
         yield entry if counts else entry._replace(event=None)
 
 
@@ -399,52 +359,52 @@ def loop_alarm() -> str:
 
 
 _LOOP_EVENTS: Final[Mapping[bytes, type[Any]]] = {
-    b"request": RequestRecorded,
-    b"part": PartCame,
-    b"output": OutputGrew,
-    b"reported": UsageCame,
-    b"answer": Answered,
-    b"plan": Planned,
-    b"approval": Approved,
-    b"start": Started,
-    b"closing": TickClosed,
-    b"end": LoopEnded,
-    b"extension": LoopExtended,
+    b"request": loops.RequestRecorded,
+    b"part": loops.PartCame,
+    b"output": loops.OutputGrew,
+    b"reported": loops.UsageCame,
+    b"answer": loops.Answered,
+    b"plan": loops.Planned,
+    b"approval": loops.Approved,
+    b"start": loops.Started,
+    b"closing": loops.TickClosed,
+    b"end": loops.LoopEnded,
+    b"extension": loops.LoopExtended,
 }
 _FIELDS: Final = {kind: field.decode() for field, kind in _LOOP_EVENTS.items()}
 
 
-def read_loop_events(entry: Mapping[bytes, bytes], message: Mapping[str, Any] | None) -> tuple[LoopEvent, ...]:
+def read_loop_events(entry: Mapping[bytes, bytes], message: Mapping[str, Any] | None) -> tuple[loops.LoopEvent, ...]:
     """Read the events of an entry in a loop's lane, in order; `message` is the entry's."""
     return tuple(_read(kind, unpack(entry[field]), message) for field, kind in _LOOP_EVENTS.items() if field in entry)
 
 
-def _read(kind: type[Any], said: dict[str, Any], message: Mapping[str, Any] | None) -> LoopEvent:
-    if kind in (Answered, Started):
-        said["errors"] = tuple(TickError(**error) for error in said["errors"])
-    if kind is Answered:
+def _read(kind: type[Any], said: dict[str, Any], message: Mapping[str, Any] | None) -> loops.LoopEvent:
+    if kind in (loops.Answered, loops.Started):
+        said["errors"] = tuple(loops.TickError(**error) for error in said["errors"])
+    if kind is loops.Answered:
         said["message"] = message
-    if kind is RequestRecorded:
-        said["quotes"] = read_quotes(said.get("quotes", ()), len(said["messages"]))
-    event: LoopEvent = kind(**{part.name: said[part.name] for part in fields(kind) if part.name in said})
+    if kind is loops.RequestRecorded:
+        said["quotes"] = loops.read_quotes(said.get("quotes", ()), len(said["messages"]))
+    event: loops.LoopEvent = kind(**{part.name: said[part.name] for part in fields(kind) if part.name in said})
     return event
 
 
-def _packed(event: LoopEvent) -> bytes:
+def _packed(event: loops.LoopEvent) -> bytes:
     """An event as the log has it, without what it need not say."""
     kind, said = type(event), dict[str, Any]()
     for part in fields(event):
         value = getattr(event, part.name)
         if part.default is MISSING or value != part.default:
             said[part.name] = value
-    if kind in (Answered, Started):
+    if kind in (loops.Answered, loops.Started):
         said["errors"] = [{name.name: getattr(error, name.name) for name in fields(error)} for error in said["errors"]]
-    if kind is Answered:
+    if kind is loops.Answered:
         del said["message"]
     return pack(said)
 
 
-def follow(loop: Loop, entry: Entry) -> Loop:
+def follow(loop: loops.Loop, entry: Entry) -> loops.Loop:
     """The loop behind an entry of its run's log. Raises `BrokenLog`."""
     for event in entry.loop:
         loop = loop.apply(event)
@@ -457,7 +417,7 @@ class LoopStep:
     of them in the lanes of calls. What changes in the run's state by it follows from the events.
     """
 
-    loop: Loop
+    loop: loops.Loop
     """The loop before the step."""
     seen: str
     """The last id of the log by which it was decided."""
@@ -471,20 +431,20 @@ class LoopStep:
     """The files in its messages, by their digests."""
     alarm_ms: int | None = None
     """When to check the loop again, even if nothing comes."""
-    after: Loop = field(init=False)
+    after: loops.Loop = field(init=False)
     """The loop after the step."""
     entries: list[tuple[str, list[str | bytes]]] = field(default_factory=list)
     """By lane, in order."""
-    _events: list[LoopEvent] = field(default_factory=list)
+    _events: list[loops.LoopEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.after = self.loop
 
-    def note(self, *events: LoopEvent) -> None:
+    def note(self, *events: loops.LoopEvent) -> None:
         """Add an entry of the loop's own. Raises `BrokenLog` for an event that cannot come next."""
         entry: list[str | bytes] = ["tick", str(self.after.tick.number)]
         for event in events:
-            if isinstance(event, Answered):
+            if isinstance(event, loops.Answered):
                 entry += ["m", pack(event.message)]
             entry += [_FIELDS[type(event)], _packed(event)]
             self.after = self.after.apply(event)
@@ -503,12 +463,12 @@ class LoopStep:
     @property
     def reopens(self) -> bool:
         """Whether a loop that had ended goes on by it."""
-        return self.loop.stage is Stage.ENDED and self.after.stage is not Stage.ENDED
+        return self.loop.stage is loops.Stage.ENDED and self.after.stage is not loops.Stage.ENDED
 
     def to_request(self, published_ms: int, most_bytes: int, *, refuses: bool = False) -> dict[str, Any]:
         """The script's request; with `refuses` a step that would exceed the bytes of the run is not taken."""
-        kinds, end, waits = {type(event) for event in self._events}, self.after.ended, Stage.PLANNED
-        charges = not kinds.isdisjoint({PartCame, Answered, LoopEnded})
+        kinds, end, waits = {type(event) for event in self._events}, self.after.ended, loops.Stage.PLANNED
+        charges = not kinds.isdisjoint({loops.PartCame, loops.Answered, loops.LoopEnded})
         return {
             "lane": LOOP,
             "from": self.loop.name,
@@ -523,12 +483,12 @@ class LoopStep:
             "ends": end.status if end is not None else None,
             "fault": (end.reason if end is not None else None) or "",
             "extends": str(self.after.request) if self.reopens else None,
-            "alone": TickClosed in kinds,
+            "alone": loops.TickClosed in kinds,
             "pauses": self.after.stage is waits and self.loop.stage is not waits,
             "alarm": self.alarm_ms,
             "spent": str(self.after.claimed.tokens) if charges else None,
             "spent_money": str(self.after.claimed.nanodollars) if charges else None,
-            "cost": json.dumps(self.after.cost.to_dict()) if charges or TickClosed in kinds else None,
+            "cost": json.dumps(self.after.cost.to_dict()) if charges or loops.TickClosed in kinds else None,
             "published_ms": published_ms,
             "most_bytes": most_bytes,
             "refuses": refuses,

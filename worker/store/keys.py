@@ -281,12 +281,13 @@ def awaiting_code(prefix: str) -> str:
     return f"{prefix}:awaiting_code"
 
 
-def recovery(prefix: str) -> str:
+def recovery(prefix: str, position: int = 0) -> str:
     """Hash: the state of recovery, the same for all sweeps.
 
-    `heard` when one last reached both servers, `until` when recovery pauses (see recovery.lua).
+    `heard` when one last reached both servers, `until` when recovery pauses (see recovery.lua). Where the log has
+    several servers, each but the first has one of its own there.
     """
-    return f"{prefix}:recovery"
+    return f"{prefix}:recovery" + (f":{position}" if position else "")
 
 
 def cached_result(prefix: str, place: str) -> str:
@@ -317,6 +318,19 @@ def session_messages(prefix: str, process: str) -> str:
 def probes(prefix: str) -> str:
     """Hash: queue -> "<taken>:<asked>:<sent>", times in ms (see `recovery.sweep`)."""
     return f"{prefix}:probes"
+
+
+def place(prefix: str) -> str:
+    """Hash: which of several servers this one is, where the log has several (see `connections`).
+
+    `list` is which list of servers, `servers` how many it has, `position` this one's, from 0; the first one has
+    `joined:<position>` of each other that has taken its place.
+    """
+    return f"{prefix}:place"
+
+
+BESIDE_RUNS: Final = frozenset({b"slots", b"dead"})
+"""The hash tags of keys that belong to no run."""
 
 
 def secret(prefix: str) -> str:

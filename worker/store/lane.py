@@ -14,18 +14,8 @@ from typing import Any
 
 from ...protocol import Limits
 from ...protocol.calls.call import Call, call_of
+from ...protocol.engine import events
 from ...protocol.engine.call_statuses import GatherWaits
-from ...protocol.engine.events import (
-    FINAL,
-    CallGivenBack,
-    CallProgressed,
-    Event,
-    Outcome,
-    PromisesGivenUp,
-    Status,
-    WriteEvent,
-    relabelled,
-)
 from ...protocol.engine.execution import Execution
 from ...protocol.engine.outcomes import LaneConfig, output_fault
 from ...protocol.plan.config import fails_unknown, is_simulation
@@ -431,7 +421,7 @@ class LaneView:
     def note_running(self, calls: Iterable[int]) -> None:
         """Take in which calls are at work; those that have ended meanwhile stay so."""
         for index in calls:
-            self.execution.record(index, Status.RUNNING)
+            self.execution.record(index, events.Status.RUNNING)
 
     def note_global(self) -> None:
         """Take in what the run's view has learnt: global calls that have ended, and values that may have come."""
@@ -445,9 +435,9 @@ class LaneView:
                 if self._gather_waits is not None:
                     self._gather_waits.end(index)
 
-    def apply(self, outcome: Outcome) -> None:
+    def apply(self, outcome: events.Outcome) -> None:
         """Take in an outcome of our own as if it were in the log already; it is about to be."""
-        if self.execution.status(outcome.index) in FINAL:
+        if self.execution.status(outcome.index) in events.FINAL:
             return
         for event in outcome.events:
             self._take(event, f"result of call {call_of(outcome.index)}")
@@ -498,20 +488,22 @@ class LaneView:
 
     def _note(self, entry: Entry, *, is_folded: bool = False) -> None:
         event = entry.event
-        if isinstance(event, PromisesGivenUp):
+        if isinstance(event, events.PromisesGivenUp):
             self._note_given_up(entry.id)
-        elif isinstance(event, CallGivenBack):
+        elif isinstance(event, events.CallGivenBack):
             self.given_back.setdefault(event.call, moment_ms(entry.id))
-        elif isinstance(event, CallProgressed):
+        elif isinstance(event, events.CallProgressed):
             self.progress[event.call] = pack_progress(event.progress)
         elif event is not None and not isinstance(event, RunStatusChanged):
             self._take(event, f"message {entry.id}", is_folded=is_folded)
 
-    def _take(self, event: Event, source: str, *, is_folded: bool = False) -> None:
-        if isinstance(event, WriteEvent) and not is_folded:
+    def _take(self, event: events.Event, source: str, *, is_folded: bool = False) -> None:
+        if isinstance(event, events.WriteEvent) and not is_folded:
             call = self.by_index.get(-1 if event.call is None else event.call) if self._relabels else None
             if call is not None:
-                event = relabelled(event, call, self.execution.trust_of(call), self.fold, self.run.state.added_sources)
+                event = events.relabelled(
+                    event, call, self.execution.trust_of(call), self.fold, self.run.state.added_sources
+                )
             if event.message is not None:
                 self.fold.append(event.message, source)
         self.execution.apply(event)
@@ -521,7 +513,7 @@ class LaneView:
     def _note_given_up(self, id_: str) -> None:
         """Note that the run has given up, with an entry, what was promised."""
         if id_key(id_) > id_key(self._first):
-            self._take(PromisesGivenUp(), "")
+            self._take(events.PromisesGivenUp(), "")
 
     def newly_settled(self) -> list[int]:
         """The gather calls that have nothing to wait for here any more, and of which the log does not know it yet."""

@@ -24,6 +24,7 @@ from .connections import GroupedCommands
 from .held_calls import AuditRecord
 from .keys import Field, Keys, processes, queue_notes, session_messages, session_process
 from .scripts import UNREADABLE, AsyncScript, iso_date, readable, server_ms
+from .servers import unless_away
 
 Calls = Iterable[tuple[str, str]]
 """Runs and members of calls."""
@@ -77,7 +78,7 @@ class Processes:
         self, process: str, runs: Sequence[str], holds: Mapping[str, Sequence[str]] | None, *, withdraws: bool
     ) -> list[str | None]:
         """Write what a process drives by run; where that is None and it `withdraws`, remove what it wrote before.
-        Returns the statuses of runs, read with it.
+        Returns the statuses of runs, read with it, as far as their servers are there.
         """
         written = pack({"at": server_ms(self._redis), "holds": holds}) if holds is not None else b""
         with self._redis.pipeline(transaction=False) as pipeline:
@@ -87,7 +88,10 @@ class Processes:
                 pipeline.hset(self._key, process, written)
             elif withdraws:
                 pipeline.hdel(self._key, process)
-            statuses = pipeline.execute()[: len(runs)]
+            answers = pipeline.execute(raise_on_error=False)
+        statuses = unless_away(answers[: len(runs)])
+        if failed := [answer for answer in answers[len(runs) :] if isinstance(answer, Exception)]:
+            raise failed[0]
         return [status.decode() if status is not None else None for status in statuses]
 
     def note_silent(self, process: str, worker: str, pid: int, seconds: float, calls: Calls) -> None:

@@ -21,23 +21,11 @@ from redis.exceptions import RedisError
 
 from ...protocol.engine.loop import LoopLimits
 from ...protocol.messages import digests
+from .. import limits
 from ..backoff import batches
 from ..broker.attempts import Attempt, CallId, Tokens, lane_token
 from ..broker.messages import unpack
 from ..fairness import alone_from
-from ..limits import (
-    DEEPEST_CHILD,
-    FEWEST_DRIVES,
-    LOG_INSTANCES_AT_ONCE,
-    LOG_PAGE,
-    LOOK_MS,
-    MOST_CODES,
-    NO_LIMIT,
-    PAGE_BYTES,
-    PROGRESS_AT_ONCE,
-    PROGRESS_ENTRIES_AT_ONCE,
-    UNANSWERED_OF_A_RUN,
-)
 from ..outages import Outage
 from ..process import metrics
 from .commits import Commit, Committed, LoopCommitted, milliseconds
@@ -47,6 +35,7 @@ from .entries import Entry, LoopStep, read_entry, read_flat
 from .keys import ENDED_STATUSES, Field, Keys, awaiting_code, cached_result, due_runs, is_at_work, is_resting, secret
 from .run_list import OWNER, PARENT, PRIORITY, TRACE, Parent, budgets_of, is_answered_by, place_under, texts_of
 from .scripts import AsyncScript
+from .servers import AsyncServers
 from .slots import SPENT, Budget, Budgets, Reservation, Shortfall
 
 logger = logging.getLogger(__name__)
@@ -102,9 +91,9 @@ class LogTerms:
     """The number of a run's lanes in the queue."""
     tells: bool = False
     """Whether there is a web hook to be called for what is held."""
-    run_bytes: int = NO_LIMIT
+    run_bytes: int = limits.NO_LIMIT
     """The most bytes that the calls of a run may write in all."""
-    run_work: int = NO_LIMIT
+    run_work: int = limits.NO_LIMIT
     """The most work that validation may take in all."""
     most_losses: int = 5
     """With how many losses a call begins no more."""
@@ -118,7 +107,7 @@ class LogTerms:
             "tells": self.tells,
             "most_bytes": self.run_bytes,
             "most_work": self.run_work,
-            "most_codes": MOST_CODES,
+            "most_codes": limits.MOST_CODES,
             "most_losses": self.most_losses,
             "alone_from": alone_from(self.most_losses),
         }
@@ -133,6 +122,7 @@ class MessageLog:
     """The logs of all runs, through one asynchronous connection pool."""
 
     def __init__(self, redis: Redis, prefix: str, terms: LogTerms) -> None:
+        self._redis = redis
         self._commands = GroupedCommands(redis)
         self._prefix = prefix
         self._terms = terms
@@ -144,6 +134,10 @@ class MessageLog:
         self._reports = AsyncScript(self._commands, "reports")
         self._writing = set[asyncio.Task[None]]()
         self._progress = Outage(logger, "writing the progress of calls")
+
+    async def reaches(self, run: str) -> bool:
+        """Whether the server of a run answers, or did when it was last asked: only of several one may be away."""
+        return not isinstance(self._redis, AsyncServers) or await self._redis.reaches(run)
 
     async def shared(self, run: str, instance: str | None = None, *, has_files: bool = False) -> Shared:
         """Read what lanes share, with one of them, in one round trip; `has_files`: with the files of the run, by their
@@ -176,7 +170,7 @@ class MessageLog:
 
     async def open(self, run: str, instance: str | None, *, after: str = "0-0") -> Opened:
         """Read the part of a lane behind one of its ids, at one moment."""
-        keys, page = self._keys(run), {"most": LOG_PAGE, "most_bytes": PAGE_BYTES}
+        keys, page = self._keys(run), {"most": limits.LOG_PAGE, "most_bytes": limits.PAGE_BYTES}
         request = {"lane": lane_token(instance), "after": after, "from": b"", **page}
         opened = older = await self._lane(keys, request)
         found = list(opened["entries"])
@@ -193,7 +187,7 @@ class MessageLog:
     async def at_work(self, run: str, instance: str | None, calls: Sequence[int], now_ms: int) -> frozenset[int]:
         """Choose the calls of a lane that are at work, or wait for the next attempt."""
         found = set[int]()
-        for page in batches(calls, LOG_PAGE):
+        for page in batches(calls, limits.LOG_PAGE):
             fields = [CallId(run, instance, call).member for call in page]
             entries = await self._commands.execute("HMGET", self._keys(run).calls, *fields)
             for call, entry in zip(page, entries, strict=True):
@@ -217,7 +211,7 @@ class MessageLog:
         """Write what an attempt that is at work here reports, as soon as the server takes it; nobody waits."""
         id_ = attempt.id
         one = (lane_token(id_.instance), id_.index, attempt.number, packed)
-        request = {"progressed": [one], "most_unanswered": UNANSWERED_OF_A_RUN, "action": "progress"}
+        request = {"progressed": [one], "most_unanswered": limits.UNANSWERED_OF_A_RUN, "action": "progress"}
         writing = asyncio.create_task(self._write_progress(id_.run, request))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
@@ -232,7 +226,7 @@ class MessageLog:
 
     async def note_drive(self, run: str, instance: str | None, *, is_redelivered: bool) -> Drive:
         """Note that a lane is driven that was lost; says whether it may be (see drive.lua). Raises `OtherFormat`."""
-        most = max(self._terms.most_losses, FEWEST_DRIVES)
+        most = max(self._terms.most_losses, limits.FEWEST_DRIVES)
         place = "the lane without an instance" if instance is None else f"lane {instance:.200}"
         reason = (
             f"{place} was driven {most + 1} times, and each time its worker died or failed before anything came of it "
@@ -261,9 +255,11 @@ class MessageLog:
         """The entries of all lanes behind an id, in order, and the changes of the run's status."""
         found: list[Entry] = []
         while True:
-            page = await self._commands.execute("XRANGE", self._keys(run).log, f"({after}", "+", "COUNT", LOG_PAGE)
+            page = await self._commands.execute(
+                "XRANGE", self._keys(run).log, f"({after}", "+", "COUNT", limits.LOG_PAGE
+            )
             found += [read_entry(id_, fields) for id_, fields in page]
-            if len(page) < LOG_PAGE:
+            if len(page) < limits.LOG_PAGE:
                 return found
             after = found[-1].id
 
@@ -340,7 +336,7 @@ class MessageLog:
         """The owner of a run, or of the run above a child run; None where it was submitted without a token. Raises
         `LookupError` where one of them is gone.
         """
-        for _ in range(DEEPEST_CHILD):
+        for _ in range(limits.DEEPEST_CHILD):
             found = await self._commands.execute("HMGET", self._keys(run).state, OWNER, PARENT, "submitted")
             owner, parent, submitted = texts_of(found)
             if submitted is None:
@@ -364,10 +360,10 @@ class MessageLog:
         """The instances of a run, in the order of its context."""
         found: list[str] = []
         while True:
-            last = len(found) + LOG_INSTANCES_AT_ONCE - 1
+            last = len(found) + limits.LOG_INSTANCES_AT_ONCE - 1
             page = await self._commands.execute("LRANGE", self._keys(run).instances, len(found), last)
             found += [instance.decode() for instance in page]
-            if len(page) < LOG_INSTANCES_AT_ONCE:
+            if len(page) < limits.LOG_INSTANCES_AT_ONCE:
                 return found
 
     async def messages(
@@ -380,7 +376,7 @@ class MessageLog:
         last = await self._commands.execute("XREVRANGE", key, "+", "-", "COUNT", 1)
         until = last[0][0] if last else "0-0"
         while True:
-            page = await self._commands.execute("XRANGE", key, after, until, "COUNT", LOG_PAGE)
+            page = await self._commands.execute("XRANGE", key, after, until, "COUNT", limits.LOG_PAGE)
             for id_, fields in page:
                 if not (lane := fields.get(Field.LANE)) or Field.TICK in fields:  # of the run, or of its loop
                     continue
@@ -389,7 +385,7 @@ class MessageLog:
                     yield id_.decode(), lane.decode(), call, unpack(fields[Field.MESSAGE])
                 elif Field.UNDONE in fields:
                     yield id_.decode(), lane.decode(), None, frozenset(unpack(fields[Field.UNDONE]))
-            if len(page) < LOG_PAGE:
+            if len(page) < limits.LOG_PAGE:
                 return
             after = f"({page[-1][0].decode()}"
 
@@ -397,8 +393,8 @@ class MessageLog:
         return Keys(self._prefix, run)
 
 
-# The entries of a run as they come, read by a client for threads or one for an event loop. On a cluster the streams of
-# several runs are on several nodes: those of child runs are looked at twice a second there.
+# The entries of a run as they come, read by a client for threads or one for an event loop. The streams of several runs
+# may be on several nodes of a cluster, or servers of the log: those of child runs are looked at twice a second there.
 
 _ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
 Found = Sequence[tuple[str, Sequence[Entry]]]
@@ -417,7 +413,7 @@ class Streams:
         *,
         statuses: bool = False,
         has_children: bool = False,
-        is_cluster: bool = False,
+        is_spread: bool = False,
     ) -> None:
         """`redis` is a client for threads or one for an event loop; redis-py has no type for both. With `statuses` only
         the changes of the run's status are read, else its log. Raises `ValueError` if `after` is no id.
@@ -427,7 +423,7 @@ class Streams:
         self._redis = redis
         self._prefix = prefix
         self._has_children = has_children
-        self._is_cluster = is_cluster
+        self._is_spread = is_spread
         keys = Keys(prefix, run)
         self._own = keys.statuses if statuses else keys.log
         self._seen = {self._own: after}
@@ -441,7 +437,7 @@ class Streams:
     async def read(self, block_ms: int | None) -> Found:
         """Read new entries; wait for them, at most this long. Raises `RedisError`."""
         for seen, wait_ms in self._readings(block_ms):
-            answer = self._redis.xread(seen, block=wait_ms, count=PROGRESS_AT_ONCE)
+            answer = self._redis.xread(seen, block=wait_ms, count=limits.PROGRESS_AT_ONCE)
             if found := _streams_of(await answer if isawaitable(answer) else answer):
                 return found
         return []
@@ -450,18 +446,18 @@ class Streams:
         """Streams with the last ids that were seen, one reading after the other until one finds something, and for how
         long each may wait.
         """
-        if not self._runs or not self._is_cluster:
+        if not self._runs or not self._is_spread:
             yield dict(self._seen), block_ms
             return
         yield from (({stream: seen}, None) for stream, seen in self._seen.items())
         if block_ms is not None:
-            yield {self._own: self._seen[self._own]}, min(block_ms, LOOK_MS)
+            yield {self._own: self._seen[self._own]}, min(block_ms, limits.LOOK_MS)
 
     def take(self, found: Found) -> Iterator[tuple[str | None, Entry]]:
         """Yield the entries that were read, each with its run where that is a child run."""
         for stream, entries in found:
             if stream == self._own:
-                self._last = entries[-1].id if len(entries) < PROGRESS_AT_ONCE else None
+                self._last = entries[-1].id if len(entries) < limits.PROGRESS_AT_ONCE else None
             for entry in entries:
                 self._seen[stream] = entry.id
                 if self._has_children and entry.child is not None:
@@ -484,7 +480,7 @@ class Streams:
         self._read_more()
 
     def _read_more(self) -> None:
-        while self._later and len(self._seen) < PROGRESS_ENTRIES_AT_ONCE:
+        while self._later and len(self._seen) < limits.PROGRESS_ENTRIES_AT_ONCE:
             self._seen.setdefault(self._later.popleft(), "0-0")
 
     @property

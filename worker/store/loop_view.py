@@ -14,18 +14,8 @@ from typing import Any, Final
 from ...broker_config import Settings
 from ...protocol.calls.call import Call
 from ...protocol.calls.meta_properties import RECORDS
+from ...protocol.engine import loop
 from ...protocol.engine.events import Status
-from ...protocol.engine.loop import (
-    Answered,
-    Loop,
-    LoopLimits,
-    PartCame,
-    Planned,
-    RequestRecorded,
-    Stage,
-    Tick,
-    with_quotes,
-)
 from ...protocol.engine.outcomes import holds_references
 from ...protocol.messages import digests, sent_bytes
 from ...protocol.plan.additions import SoFar
@@ -75,7 +65,7 @@ class LoopView:
     trace = ""
     """The run's place in a trace, where it is not the root of its own."""
 
-    def __init__(self, run: str, definition: StoredPlan, tokens: Tokens, limits: LoopLimits) -> None:
+    def __init__(self, run: str, definition: StoredPlan, tokens: Tokens, limits: loop.LoopLimits) -> None:
         assert definition.request is not None
         self.run = run
         self.state = RunState(definition)
@@ -165,7 +155,7 @@ class LoopView:
         return self.state.definition
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> loop.Loop:
         """The state of the loop."""
         assert self.state.loop is not None
         return self.state.loop
@@ -193,14 +183,14 @@ class LoopView:
     @property
     def first(self) -> int:
         """The index that the first call of an answer gets (SPEC R13.9)."""
-        if self.loop.stage is Stage.OPEN:
+        if self.loop.stage is loop.Stage.OPEN:
             return self.loop.tick.first
         return 1 + self._last_index
 
     @property
     def known(self) -> MessageContext:
         """The messages by which an answer is read: nothing that calls of it have written meanwhile (SPEC R13.8)."""
-        return self._known if self.loop.stage is Stage.OPEN else self.messages
+        return self._known if self.loop.stage is loop.Stage.OPEN else self.messages
 
     @property
     def hides(self) -> bool:
@@ -215,7 +205,7 @@ class LoopView:
     @property
     def begun(self) -> frozenset[int]:
         """The calls of an answer that is being written that are in their lanes."""
-        lanes = self.state.lanes.values() if self.loop.stage is Stage.OPEN else ()
+        lanes = self.state.lanes.values() if self.loop.stage is loop.Stage.OPEN else ()
         return frozenset(index for lane in lanes for index in lane.known if index >= self.loop.tick.first)
 
     @property
@@ -233,7 +223,7 @@ class LoopView:
     def added(self) -> dict[str | None, list[Call]]:
         """The calls that clients have added before the answer came and that go on, by instance (SPEC R11.7)."""
         found: dict[str | None, list[Call]] = {}
-        for where in sorted(self.open, key=lambda where: where[1]) if self.loop.stage is not Stage.OPEN else ():
+        for where in sorted(self.open, key=lambda where: where[1]) if self.loop.stage is not loop.Stage.OPEN else ():
             found.setdefault(where[0], []).append(self.call(where))
         return found
 
@@ -286,7 +276,7 @@ class LoopView:
         """Count the time of the run, which stops while it is paused, and while only people, or moments that
         come, can make it go on (SPEC R13.3).
         """
-        only_waits = self.loop.stage is Stage.RAN and self._left == self._set_aside > 0
+        only_waits = self.loop.stage is loop.Stage.RAN and self._left == self._set_aside > 0
         is_counting = self.status == "running" and not only_waits
         if is_counting and self._running_since is None:
             self._running_since = now_ms
@@ -303,8 +293,8 @@ class LoopView:
         """Take in an entry of the loop's own lane."""
         self.own_seen = entry.id
         for event in entry.loop:
-            if isinstance(event, RequestRecorded):
-                event = with_quotes(event, self.unshown.get)
+            if isinstance(event, loop.RequestRecorded):
+                event = loop.with_quotes(event, self.unshown.get)
                 self.unshown.clear()
                 self.rendered = len(self.messages)
                 self.schema = event.schema if event.schema is not None else self.schema
@@ -315,9 +305,9 @@ class LoopView:
                 self.files |= {*digests(event.messages)}
                 self.wire = event.config.get("wire", JSON)
                 self.ended.clear()
-            elif isinstance(event, PartCame) and self.loop.stage is not Stage.OPEN:
+            elif isinstance(event, loop.PartCame) and self.loop.stage is not loop.Stage.OPEN:
                 self._known = self.messages.copy()
-            elif isinstance(event, Answered):
+            elif isinstance(event, loop.Answered):
                 self.messages.take(event.message)
                 self.unshown[entry.id] = event.message
                 self._known = self.messages
@@ -360,14 +350,14 @@ class LoopView:
         return index - self.loop.tick.first
 
 
-def plan_of(calls: Sequence[Any]) -> Planned:
+def plan_of(calls: Sequence[Any]) -> loop.Planned:
     """Calls as a plan to be approved, with the digest that names it (SPEC R13.7)."""
-    return Planned(list(calls), hashlib.sha256(pack(list(calls))).hexdigest()[:LOOP_PLAN_DIGEST_CHARACTERS])
+    return loop.Planned(list(calls), hashlib.sha256(pack(list(calls))).hexdigest()[:LOOP_PLAN_DIGEST_CHARACTERS])
 
 
-def loop_limits(config: Mapping[str, Any], settings: Settings) -> LoopLimits:
+def loop_limits(config: Mapping[str, Any], settings: Settings) -> loop.LoopLimits:
     """The limits of a run's loop: its config can only tighten what the operator has set (SPEC R4.2a, R13.3)."""
-    limits = LoopLimits.of(config, most_of(settings))
+    limits = loop.LoopLimits.of(config, most_of(settings))
     model = settings.find_model(config.get("model"))
     if model is None or config.get("max_output_tokens") is not None:
         return limits
@@ -403,7 +393,7 @@ def _written(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: part for key, part in call.items() if key not in RECORDS} for call in calls]
 
 
-def _given(view: LoopView, tick: Tick) -> Sequence[str | None]:
+def _given(view: LoopView, tick: loop.Tick) -> Sequence[str | None]:
     """The places that the engine gave in the tick, of calls that were functions."""
     calls = tick.solution["solution"]["calls"] if tick.solution is not None else ()
     return given_places(view.asks, calls, tick.first) if view.asks is not None else ()
@@ -431,7 +421,7 @@ def _leads_to(text: str, path: str) -> bool:
     return text.startswith(path) and text[len(path) : len(path) + 1] in ("", ".", "[")
 
 
-def _ends(view: LoopView, tick: Tick) -> list[Any]:
+def _ends(view: LoopView, tick: loop.Tick) -> list[Any]:
     """The ends of the calls of the tick, and the errors of its answer."""
     ended = sorted(view.ended.items(), key=lambda pair: (pair[0][1], pair[0][0] or ""))
     wrong = [[error.type, error.message, error.pointer, error.instance] for error in tick.invalid]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import chain, product
@@ -24,18 +24,10 @@ from ...protocol.engine.outcomes import output_fault, resolve_output
 from ...protocol.messages import file_parts, is_file, picture_type, with_changed
 from ...protocol.schemas import compiled
 from ...protocol.state.labels import TRUSTED, Labels, marks_of
+from .. import limits
 from ..backoff import batches
 from ..broker.attempts import Attempt, CallId, Tokens, TracePlace, place_of_run
 from ..broker.messages import Delivery, TaskMessage, delivery_task
-from ..limits import (
-    CLAIM_SECONDS,
-    DEEPEST_CHILD,
-    HELD_SECONDS,
-    LOOKED_AT,
-    RUNS_AT_ONCE,
-    RUNS_CHECKED,
-    SUBMITTING_WAIT_SECONDS,
-)
 from .connections import GroupedCommands
 from .definition import FORMAT
 from .entries import follow
@@ -53,6 +45,7 @@ from .keys import (
     recovery,
 )
 from .scripts import AsyncScript, Script, server_ms
+from .servers import ServerAway, unless_away
 from .slots import Budget
 
 if TYPE_CHECKING:
@@ -221,7 +214,7 @@ def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
     """Read the owner of a run, or of the run above a child run; None if there is no owner, or no such run. Raises
     `RedisError`.
     """
-    for _ in range(DEEPEST_CHILD):
+    for _ in range(limits.DEEPEST_CHILD):
         [[owner, parent]] = RunList(redis, prefix).fields([run], OWNER, PARENT)
         if owner is not None or (above := Parent.read(parent)) is None:
             return owner
@@ -231,7 +224,7 @@ def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
 
 def top_of(redis: Redis, prefix: str, run: str) -> str:
     """Find the topmost run above a child run; the run itself if it is no child. Raises `RedisError`."""
-    for _ in range(DEEPEST_CHILD):
+    for _ in range(limits.DEEPEST_CHILD):
         [[parent]] = RunList(redis, prefix).fields([run], PARENT)
         if (above := Parent.read(parent)) is None:
             break
@@ -255,7 +248,7 @@ def note_child(redis: Redis, keys: Keys, above: str, milliseconds: int) -> None:
 def _note(redis: Redis, index: str, keys: Keys, milliseconds: int) -> None:
     with redis.pipeline(transaction=False) as pipeline:
         pipeline.zadd(index, {keys.run: milliseconds})
-        pipeline.zrange(index, 0, RUNS_CHECKED - 1)
+        pipeline.zrange(index, 0, limits.RUNS_CHECKED - 1)
         _, oldest = pipeline.execute()
     if absent := [name.decode() for name in _absent(redis, keys.prefix, oldest) if name.decode() != keys.run]:
         under_way = RunList(redis, keys.prefix).submitted(absent)  # one may be about to be written down
@@ -268,10 +261,12 @@ def _absent(redis: Redis, prefix: str, names: Sequence[bytes]) -> list[bytes]:
     with redis.pipeline(transaction=False) as pipeline:
         for name in names:
             pipeline.exists(Keys(prefix, name.decode()).state)
-        found = pipeline.execute()
-    return [name for name, is_there in zip(names, found, strict=True) if not is_there]
+        found = unless_away(pipeline.execute(raise_on_error=False))
+    return [name for name, is_there in zip(names, found, strict=True) if is_there == 0]
 
 
+LeftOut = Callable[[str], object]
+"""Called with why runs are left out of a list."""
 State = dict[str, str]
 """The fields of a run's state (see commit.lua)."""
 
@@ -319,7 +314,7 @@ class RunList:
     def beginning_with(self, text: str) -> list[str]:
         """List the runs with an id that begins with a text of letters, digits and hyphens."""
         lists = (active_runs(self._prefix), ended_runs(self._prefix))
-        found = (self._redis.zscan_iter(key, match=f"{text}*", count=LOOKED_AT) for key in lists)
+        found = (self._redis.zscan_iter(key, match=f"{text}*", count=limits.LOOKED_AT) for key in lists)
         return sorted({name.decode() for name, _ in chain.from_iterable(found)})
 
     def owned(self, owner: str, *, since_ms: float = -inf) -> Iterator[str]:
@@ -333,12 +328,12 @@ class RunList:
     def admission(self, owner: str) -> Lock:
         """Make the lock under which a run of an owner with limits is written."""
         key = admission(self._prefix, owner)
-        lock: Lock = self._redis.lock(key, HELD_SECONDS, blocking_timeout=SUBMITTING_WAIT_SECONDS)
+        lock: Lock = self._redis.lock(key, limits.HELD_SECONDS, blocking_timeout=limits.SUBMITTING_WAIT_SECONDS)
         return lock
 
     def claim(self, run: str, digest: str) -> bool:
         """Claim an id to write a run under it; False if another client has claimed it."""
-        return bool(self._redis.set(claim(self._prefix, run), digest, nx=True, ex=CLAIM_SECONDS))
+        return bool(self._redis.set(claim(self._prefix, run), digest, nx=True, ex=limits.CLAIM_SECONDS))
 
     def release(self, run: str) -> None:
         """Give back the claim to an id."""
@@ -378,7 +373,7 @@ class RunList:
         """
         names: Any = self._redis.zrange(active_runs(self._prefix), 0, -1)
         keys, now_ms = [Keys(self._prefix, name.decode()) for name in names], server_ms(self._redis)
-        for page in batches(keys, RUNS_AT_ONCE):
+        for page in batches(keys, limits.RUNS_AT_ONCE):
             there = [one for one in page if self._redis.exists(one.state)]
             with self._redis.pipeline(transaction=False) as pipeline:
                 for one in there:
@@ -400,7 +395,7 @@ class RunList:
 
     def loads(self, runs: Sequence[str], *names: str) -> list[tuple[list[str | None], int, float | None, int, int]]:
         """Read for each run some fields of its state, how many calls are held, since when the oldest is, in ms, and how
-        many lanes its backlog and how many calls its outbox has.
+        many lanes its backlog and how many calls its outbox has. A run whose server is away has no field.
         """
         with self._redis.pipeline(transaction=False) as pipeline:
             for run in runs:
@@ -410,9 +405,9 @@ class RunList:
                 pipeline.zrange(keys.held, 0, 0, withscores=True)
                 pipeline.llen(keys.backlog)
                 pipeline.hlen(keys.outbox)
-            found = iter(pipeline.execute())
+            found = iter(unless_away(pipeline.execute(raise_on_error=False)))
         return [
-            (texts_of(fields), held, oldest[0][1] if oldest else None, backlog, sent)
+            (texts_of(fields or [None] * len(names)), held, oldest[0][1] if oldest else None, backlog, sent)
             for fields, held, oldest, backlog, sent in zip(found, found, found, found, found, strict=True)
         ]
 
@@ -437,30 +432,36 @@ class RunList:
         """Note that a run was exported as spans up to its end, unless it is gone."""
         Script(self._redis, "keys", "note_traced")(Keys(self._prefix, run), {"finished": finished})
 
-    def newest(self, owner: str | None = None, fields: Sequence[str] = ()) -> Iterator[tuple[str, State]]:
-        """List every run, or an owner's runs, the newest first, each with its state or some fields of it."""
+    def newest(
+        self, owner: str | None = None, fields: Sequence[str] = (), left_out: LeftOut | None = None
+    ) -> Iterator[tuple[str, State]]:
+        """List every run, or an owner's runs, the newest first, each with its state or some fields of it. Where one of
+        several servers is away, `left_out` is called with that, and its runs are left out; else `ServerAway` is raised.
+        """
         asked = tuple(dict.fromkeys((*fields, OWNER, "status"))) if fields else ()
-        for page in batches(self._ids(owner), RUNS_AT_ONCE):
+        told = set[str]()
+        for page in batches(self._ids(owner), limits.RUNS_AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for run in page:
                     key = Keys(self._prefix, run).state
                     pipeline.hmget(key, asked) if asked else pipeline.hgetall(key)
-                states = pipeline.execute()
-            if asked:
-                names = [name.encode() for name in asked]
-                states = [
-                    {name: value for name, value in zip(names, values, strict=True) if value is not None}
-                    for values in states
-                ]
-            for run, state in zip(page, states, strict=True):
-                read = decoded_state(state)
+                answers = pipeline.execute(raise_on_error=left_out is None)
+            if left_out is not None:
+                for why in {str(one) for one in answers if isinstance(one, ServerAway)} - told:
+                    told.add(why)
+                    left_out(f"{why}: its runs are left out")
+            for run, state in zip(page, unless_away(answers), strict=True):
+                if asked and state is not None:
+                    pairs = zip(asked, state, strict=True)
+                    state = {name.encode(): value for name, value in pairs if value is not None}
+                read = decoded_state(state or {})
                 if read and owner in (None, read.get(OWNER)):  # not one that is half written, or whose time is over
                     yield run, read
 
     def count_foreign(self) -> int:
         """Count the runs under way of a format that is not read."""
-        found, scanned = 0, self._redis.zscan_iter(active_runs(self._prefix), count=RUNS_AT_ONCE)
-        for page in batches((name.decode() for name, _ in scanned), RUNS_AT_ONCE):
+        found, scanned = 0, self._redis.zscan_iter(active_runs(self._prefix), count=limits.RUNS_AT_ONCE)
+        for page in batches((name.decode() for name, _ in scanned), limits.RUNS_AT_ONCE):
             formats = self.fields(page, "format")
             found += sum(number is not None and int(number) != FORMAT for [number] in formats)
         return found
@@ -470,7 +471,7 @@ class RunList:
         key = ended_runs(self._prefix)
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.zadd(key, dict(submitted))
-            pipeline.zrange(key, 0, RUNS_CHECKED + len(submitted) - 1)
+            pipeline.zrange(key, 0, limits.RUNS_CHECKED + len(submitted) - 1)
             _, oldest = pipeline.execute()
         if gone := _absent(self._redis, self._prefix, oldest):
             self._redis.zrem(key, *gone)
@@ -490,7 +491,7 @@ class RunList:
         last, passed = inf, set[str]()  # those of the last time
         while True:
             found: Any = self._redis.zrevrangebyscore(
-                key, last, since_ms, start=0, num=len(passed) + RUNS_AT_ONCE, withscores=True
+                key, last, since_ms, start=0, num=len(passed) + limits.RUNS_AT_ONCE, withscores=True
             )
             page = [pair for name, score in found if (pair := (score, name.decode()))[1] not in passed]
             if not page:

@@ -14,36 +14,17 @@ from redis import Redis
 from ...protocol.engine.events import Failure, Success
 from ...protocol.engine.loop import LoopLimits, RequestRecorded, entries_quoted, with_quotes
 from ...protocol.state.labels import TRUSTED, marks_of
+from .. import limits
 from ..backoff import batches
 from ..broker.attempts import CallId, lane_token
 from ..broker.messages import TaskMessage, unpack_task
 from ..errors import RunBroken, RunNotFound, WorkerError
-from ..limits import (
-    AT_ONCE,
-    CALLS_AT_ONCE,
-    HISTORY_PAGE,
-    LOG_INSTANCES_AT_ONCE,
-    LOG_LANES_AT_ONCE,
-    MOST_WAITS,
-    PAGE_BYTES,
-)
+from . import run_list
 from .commits import PUBLISHED_MS, DueRuns
 from .definition import StoredPlan, require_format, unpack_definition
 from .entries import Entry, LoopStep, id_key, loop_alarm, read_entry, read_flat
 from .held_calls import AuditRecord
 from .keys import Condition, Keys, Kind, is_at_work
-from .run_list import (
-    ANSWER_SCHEMA,
-    PARENT,
-    PRIORITY,
-    Parent,
-    State,
-    budgets_of,
-    decoded_state,
-    result_of,
-    texts_of,
-    workflow_result,
-)
 from .scripts import ExecutedBy, Script, codes_of
 from .slots import SPENT, Budget, Reservation, Shortfall, left_of, sum_fields
 from .state import RunState
@@ -114,11 +95,11 @@ class RunStore:
 
     # The state.
 
-    def state(self) -> State:
+    def state(self) -> run_list.State:
         """Read all fields of the run's state; there are none if there is no such run."""
-        return decoded_state(self.redis.hgetall(self.keys.state))
+        return run_list.decoded_state(self.redis.hgetall(self.keys.state))
 
-    def require_state(self) -> State:
+    def require_state(self) -> run_list.State:
         """Read all fields of the run's state. Raises `RunNotFound`, `OtherFormat`."""
         state = self.state()
         if not state:
@@ -128,7 +109,7 @@ class RunStore:
 
     def fields(self, *names: str) -> list[str | None]:
         """Read some fields of the run's state."""
-        return texts_of(self.redis.hmget(self.keys.state, names))
+        return run_list.texts_of(self.redis.hmget(self.keys.state, names))
 
     def status(self) -> str | None:
         """Read the run's status; None if there is no such run."""
@@ -136,12 +117,12 @@ class RunStore:
 
     def priority(self) -> int:
         """Read the run's priority."""
-        [found] = self.fields(PRIORITY)
+        [found] = self.fields(run_list.PRIORITY)
         return int(found or 0)
 
-    def parent(self) -> Parent | None:
+    def parent(self) -> run_list.Parent | None:
         """Read which call the run answers; None if it is no child."""
-        return Parent.read(self.fields(PARENT)[0])
+        return run_list.Parent.read(self.fields(run_list.PARENT)[0])
 
     def children(self) -> list[str]:
         """List the child runs that calls of the run wait for."""
@@ -244,8 +225,8 @@ class RunStore:
 
     def budgets(self, limits: LoopLimits) -> tuple[tuple[Budget, ...], dict[str, int]]:
         """Read the budgets that calls of the run's loop take from, the nearest first, and what is left of them."""
-        parent, *spent = self.fields(PARENT, *SPENT)
-        budgets = budgets_of(self.run, limits, parent, *spent)
+        parent, *spent = self.fields(run_list.PARENT, *SPENT)
+        budgets = run_list.budgets_of(self.run, limits, parent, *spent)
         taken: Any = self.redis.hmget(self.other(budgets[-1].run).keys.budget, sum_fields(budgets))
         return budgets, left_of(budgets, taken)
 
@@ -261,9 +242,9 @@ class RunStore:
         """Read what the run, a child that has ended with this status, answers: also one that has lost its plan, so that
         its call does not wait for ever. Raises `RunNotFound`, `OtherFormat`.
         """
-        labels, (loop, schema) = TRUSTED, self.fields("loop", ANSWER_SCHEMA)
+        labels, (loop, schema) = TRUSTED, self.fields("loop", run_list.ANSWER_SCHEMA)
         if loop is not None:
-            return result_of(status, self.entries())
+            return run_list.result_of(status, self.entries())
         try:
             run = RunState(self.definition(), self.instances())
         except RunBroken as broken:
@@ -271,7 +252,7 @@ class RunStore:
         for entry in self.entries():
             run.apply(entry)
             labels |= marks_of(entry.message).labels if entry.message is not None else TRUSTED
-        return workflow_result(status, run, json.loads(schema) if schema is not None else None, labels)
+        return run_list.workflow_result(status, run, json.loads(schema) if schema is not None else None, labels)
 
     def loop_ends_ms(self) -> float | None:
         """Read when the time of the run's loop is over, if it is limited."""
@@ -310,11 +291,11 @@ class RunStore:
                 pipeline.xread({self.keys.statuses: after_status}, block=block_ms, count=1)
             pipeline.hmget(self.keys.state, "status", "running", "between", "sent", "deleted")
             pipeline.get(self.keys.definition)
-            pipeline.lrange(self.keys.instances, 0, LOG_INSTANCES_AT_ONCE - 1)
-            pipeline.xrange(self.keys.log, count=HISTORY_PAGE)
+            pipeline.lrange(self.keys.instances, 0, limits.LOG_INSTANCES_AT_ONCE - 1)
+            pipeline.xrange(self.keys.log, count=limits.HISTORY_PAGE)
             pipeline.hgetall(self.keys.codes)
             state, definition, instances, entries, codes = pipeline.execute()[-5:]
-        status, running, between, sent, deleted = texts_of(state)
+        status, running, between, sent, deleted = run_list.texts_of(state)
         has_begun = bool(int(running or 0) or int(between or 0))
         return FirstRead(status, has_begun, sent is not None, deleted, definition, instances, entries, codes_of(codes))
 
@@ -324,9 +305,9 @@ class RunStore:
         page = first
         while True:
             if page is None:
-                page = self.redis.lrange(self.keys.instances, len(found), len(found) + LOG_INSTANCES_AT_ONCE - 1)
+                page = self.redis.lrange(self.keys.instances, len(found), len(found) + limits.LOG_INSTANCES_AT_ONCE - 1)
             found += [instance.decode() for instance in page]
-            if len(page) < LOG_INSTANCES_AT_ONCE:
+            if len(page) < limits.LOG_INSTANCES_AT_ONCE:
                 return found
             page = None
 
@@ -340,7 +321,7 @@ class RunStore:
 
     def whole(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """The entries, requests of a loop among them with all that they show."""
-        for page in batches(entries, HISTORY_PAGE):
+        for page in batches(entries, limits.HISTORY_PAGE):
             asked = (event for entry in page for event in entry.loop if isinstance(event, RequestRecorded))
             ids = [*dict.fromkeys(id_ for request in asked for id_ in entries_quoted(request))]
             with self.redis.pipeline(transaction=False) as pipeline:
@@ -360,12 +341,12 @@ class RunStore:
         after, page = f"({after}", first
         while True:
             if page is None:
-                page = self.redis.xrange(self.keys.log, min=after, max=until, count=HISTORY_PAGE)
+                page = self.redis.xrange(self.keys.log, min=after, max=until, count=limits.HISTORY_PAGE)
             if is_whole and not page:
                 raise self.missing()
             is_whole = False
             yield from page
-            if len(page) < HISTORY_PAGE:
+            if len(page) < limits.HISTORY_PAGE:
                 return
             after, page = f"({page[-1][0].decode()}", None
 
@@ -385,10 +366,10 @@ class RunStore:
     def backwards(self, until: str) -> Iterator[Entry]:
         """Read everything up to an id, the newest first."""
         while True:
-            page: Any = self.redis.xrevrange(self.keys.log, until, count=HISTORY_PAGE)
+            page: Any = self.redis.xrevrange(self.keys.log, until, count=limits.HISTORY_PAGE)
             for id_, fields in page:
                 yield read_entry(id_, fields)
-            if len(page) < HISTORY_PAGE:
+            if len(page) < limits.HISTORY_PAGE:
                 return
             until = f"({page[-1][0].decode()}"
 
@@ -424,7 +405,7 @@ class RunStore:
 
     def lanes(self, instances: Sequence[str]) -> Iterator[tuple[str, list[Entry]]]:
         """Read all of several lanes, in a few round trips for all that are short."""
-        for some in batches(instances, LOG_LANES_AT_ONCE):
+        for some in batches(instances, limits.LOG_LANES_AT_ONCE):
             pages = self._lane.run_all((self.keys, _newest(instance)) for instance in some)
             for instance, page in zip(some, pages, strict=True):
                 yield instance, self._whole(instance, page)
@@ -450,7 +431,7 @@ class RunStore:
         """Read the instances and indexes of the calls that have begun and not ended, `without` those of some kinds; a
         held call has not begun.
         """
-        calls = self.redis.hscan_iter(self.keys.calls, count=CALLS_AT_ONCE)
+        calls = self.redis.hscan_iter(self.keys.calls, count=limits.CALLS_AT_ONCE)
         return frozenset(
             self._name(member)
             for member, entry in calls
@@ -462,10 +443,10 @@ class RunStore:
         again is among them. Where the run is over: those that were when it was ended, and those that were between two
         attempts.
         """
-        members = (member for member, _ in self.redis.zscan_iter(self.keys.leases, count=CALLS_AT_ONCE))
+        members = (member for member, _ in self.redis.zscan_iter(self.keys.leases, count=limits.CALLS_AT_ONCE))
         calls = (member for member in members if b"@" not in member.rpartition(b"\x1f")[2])
         found = dict[tuple[str | None, int], Condition]()
-        while page := list(islice(calls, CALLS_AT_ONCE)):
+        while page := list(islice(calls, limits.CALLS_AT_ONCE)):
             entries: Any = self.redis.hmget(self.keys.calls, page)
             for call, entry in zip(page, entries, strict=True):
                 condition = Condition.read(entry)
@@ -492,7 +473,7 @@ class RunStore:
 
     def set_status(self, wanted: str, who: AuditRecord, *, window: int, approves: str | None = None) -> dict[str, Any]:
         """Pause, resume or cancel the run; `window` is how many of its lanes may lie in the queue."""
-        request = {"wanted": wanted, "most": AT_ONCE, "window": window, **_ordered(who)}
+        request = {"wanted": wanted, "most": limits.AT_ONCE, "window": window, **_ordered(who)}
         return self._control("set_status", request if approves is None else request | {"approves": approves})
 
     def send(
@@ -524,7 +505,7 @@ class RunStore:
 
     def waits(self) -> list[tuple[CallId, int]]:
         """List the calls that wait for a moment, and that in ms: the soonest first, `MOST_WAITS` of them."""
-        found: Any = self.redis.zrange(self.keys.waits, 0, MOST_WAITS - 1, withscores=True)
+        found: Any = self.redis.zrange(self.keys.waits, 0, limits.MOST_WAITS - 1, withscores=True)
         return [(CallId.of_member(self.run, member.decode()), int(due)) for member, due in found]
 
     def _control(self, action: str, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -545,4 +526,10 @@ def _ordered(who: AuditRecord) -> dict[str, Any]:
 
 def _newest(instance: str | None) -> dict[str, Any]:
     """The request for the newest entries of a lane."""
-    return {"lane": lane_token(instance), "after": "0-0", "from": b"", "most": HISTORY_PAGE, "most_bytes": PAGE_BYTES}
+    return {
+        "lane": lane_token(instance),
+        "after": "0-0",
+        "from": b"",
+        "most": limits.HISTORY_PAGE,
+        "most_bytes": limits.PAGE_BYTES,
+    }

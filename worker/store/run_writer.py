@@ -53,6 +53,7 @@ from .keys import (
 from .run_list import OWNER, RunList, note_owned, owner_fields
 from .run_store import Head, RawEntry
 from .scripts import Script, server_ms
+from .servers import Servers
 
 # Retention: every key that a run may have is given its expiry, measured or deleted.
 
@@ -384,7 +385,7 @@ class RunWriter:
 
     def _list(self, keys: Keys, milliseconds: int, owner: str | None) -> Sequence[Command]:
         """List the run that is about to be written, or make the commands that list it with its first part."""
-        if owner is not None or isinstance(self._redis, RedisCluster):  # the lists have nodes of their own there
+        if owner is not None or isinstance(self._redis, RedisCluster | Servers):  # the lists may be elsewhere there
             _list(self._redis, keys, milliseconds, owner)
             return ()
         return _listing(keys, milliseconds)

@@ -36,6 +36,7 @@ from ..limits import DUE_TICK_SECONDS, SLOTS_AT_ONCE, UNCLAIMED_MS
 from .connections import GroupedCommands
 from .keys import Condition, Keys, Kind
 from .scripts import AsyncScript, Script, readable, server_ms
+from .servers import ServerAway, unless_away
 
 logger = logging.getLogger(__name__)
 
@@ -230,7 +231,8 @@ class SlotKeeper:
             (name, run) for name, runs in zip(names, answers[1::2], strict=True) for run in self._turns(name, runs)
         ]
         statuses = self._run_statuses({call.run for _, call in holders} | {run for _, run in turns})
-        drop = [pair for pair in turns if statuses[pair[1]] != b"running"]
+        holders = {holder: since for holder, since in holders.items() if holder[1].run in statuses}
+        drop = [pair for pair in turns if statuses.get(pair[1], b"running") != b"running"]
         self._put_back([pair for pair in drop if statuses[pair[1]] == b"paused"])
         judged = self._judge(holders, statuses)
         self._mark(judged.late)
@@ -255,11 +257,13 @@ class SlotKeeper:
         return readable(key, runs, bytes.decode, partial(self._redis.lrem, key, 0))
 
     def _run_statuses(self, runs: Iterable[str]) -> dict[str, bytes | None]:
+        """Read the statuses of runs, without those whose server, one of several, is away."""
         names = list(runs)
         with self._redis.pipeline(transaction=False) as pipeline:
             for run in names:
                 pipeline.hget(Keys(self._prefix, run).state, "status")
-            return dict(zip(names, map(_found, pipeline.execute(raise_on_error=False)), strict=True))
+            found = zip(names, pipeline.execute(raise_on_error=False), strict=True)
+        return {run: _found(status) for run, status in found if not isinstance(status, ServerAway)}
 
     def _judge(self, holders: Mapping[tuple[str, CallId], float], statuses: Mapping[str, bytes | None]) -> _Judged:
         """Look whether the calls that hold slots are at work, or will be."""
@@ -297,7 +301,7 @@ class SlotKeeper:
         with self._redis.pipeline(transaction=False) as pipeline:
             for call in calls:
                 pipeline.zadd(Keys(self._prefix, call.run).published, {lane_token(call.instance): 0}, nx=True)
-            pipeline.execute()
+            unless_away(pipeline.execute(raise_on_error=False))
 
     def _put_back(self, paused: Iterable[Pair]) -> None:
         """Let lanes of paused runs that wait for a slot wait for their run's going on instead."""

@@ -14,29 +14,8 @@ from typing import Any, Final
 from ...protocol.calls.call import Call, call_of, element_of, make_call
 from ...protocol.calls.tools import Executor, Runner
 from ...protocol.calls.trust import NOTHING, ToolTrust, tool_trust_of
+from ...protocol.engine import events
 from ...protocol.engine.costs import Cost
-from ...protocol.engine.events import (
-    CallBegun,
-    CallDecided,
-    CallEnded,
-    CallHeld,
-    CallProgressed,
-    CallsUndone,
-    ChildStarted,
-    ElementEnded,
-    Evidence,
-    FanOutBegun,
-    Progress,
-    PromisesGivenUp,
-    RuleGiven,
-    RuleRevoked,
-    Ruling,
-    Snapshot,
-    Status,
-    WaitMoved,
-    WriteEvent,
-    relabelled,
-)
 from ...protocol.engine.loop import Loop
 from ...protocol.run_rules import RunRules
 from ...protocol.state.fold import Fold
@@ -53,7 +32,7 @@ class Elements:
     ended: int = 0
     """How many have ended, failed ones included."""
     failed: int = 0
-    statuses: dict[int, Status] = field(default_factory=dict)
+    statuses: dict[int, events.Status] = field(default_factory=dict)
     """Ends of the elements that have ended, by number (see `protocol.calls.call`)."""
     codes: set[int | None] = field(default_factory=set)
     """The numbers of who has run them (see `scripts.ExecutedBy`)."""
@@ -63,7 +42,7 @@ class Elements:
     def without_failed(self) -> Elements:
         """The elements without those that failed, which are run again."""
         left = Elements(self.total)
-        left.statuses |= ((at, status) for at, status in self.statuses.items() if status is not Status.FAILED)
+        left.statuses |= ((at, status) for at, status in self.statuses.items() if status is not events.Status.FAILED)
         left.ended = len(left.statuses)
         return left
 
@@ -80,7 +59,7 @@ class End:
 
     id: str
     """The id of the entry about its end."""
-    status: Status
+    status: events.Status
     error: Mapping[str, Any] | None
     reason: str | None
     spent: CallTiming | None
@@ -107,18 +86,18 @@ class CallState:
     """The entry with which its last attempt has begun, where it runs at most once."""
     held: str | None = None
     """The entry since which it waits for a person or a moment, or did."""
-    evidence: Evidence | None = None
+    evidence: events.Evidence | None = None
     """The evidence, if it waits, or did, because its end is not known (SPEC R4.11)."""
     is_decided: bool = False
     decided_ms: int | None = None
     """When it was held, or decided on: the later one."""
-    given: Snapshot | None = None
+    given: events.Snapshot | None = None
     """The parameters and scopes with which it waits for a person or a moment, or runs for each, until it has ended."""
-    ruling: Ruling | None = None
+    ruling: events.Ruling | None = None
     """The decision on it."""
     until_ms: int | None = None
     """The moment that it waits for, or did."""
-    progress: Progress | None = None
+    progress: events.Progress | None = None
     """The last progress that its code has reported."""
     child: str | None = None
     """The run that answers it, or is to."""
@@ -149,15 +128,15 @@ class CallState:
         return self.is_held and self.evidence is not None
 
     @property
-    def status(self) -> Status:
+    def status(self) -> events.Status:
         """How it is as far as the log says; one that waits may be at work."""
         if self.end is not None:
             return self.end.status
         if self.child is not None or self.elements is not None:
-            return Status.RUNNING
+            return events.Status.RUNNING
         if self.is_unknown:
-            return Status.UNKNOWN
-        return Status.HELD if self.is_held else Status.WAITING
+            return events.Status.UNKNOWN
+        return events.Status.HELD if self.is_held else events.Status.WAITING
 
     @property
     def parameters(self) -> Mapping[str, Any] | None:
@@ -223,12 +202,12 @@ class LaneState:
         """How a call has ended, where it has."""
         return self.call(index).end
 
-    def elements(self, index: int) -> Mapping[int, Status]:
+    def elements(self, index: int) -> Mapping[int, events.Status]:
         """How each element of a call has ended that has, by its number."""
         elements = self.call(index).elements
         return elements.statuses if elements is not None else {}
 
-    def of_status(self, status: Status) -> set[int]:
+    def of_status(self, status: events.Status) -> set[int]:
         """The calls that have ended so."""
         return {index for index, end in self.ended.items() if end.status is status}
 
@@ -267,7 +246,7 @@ class LaneState:
             return call
         return call.elements.begun.setdefault(index, CallState(since_ms=self.laid_out_ms))
 
-    def _end(self, entry: Entry, event: CallEnded) -> None:
+    def _end(self, entry: Entry, event: events.CallEnded) -> None:
         call = self._state(event.call)
         self.set_aside -= call.is_set_aside
         self.left -= call.end is None
@@ -280,48 +259,48 @@ class LaneState:
         call.since_ms = call.decided_ms or self.laid_out_ms
         call.cost = _together(call.cost, event.cost) if event.cost is not None else call.cost
 
-    def _begin(self, entry: Entry, event: CallBegun) -> None:
+    def _begin(self, entry: Entry, event: events.CallBegun) -> None:
         self._begun_state(event.call).begun = entry.id
 
-    def _hold(self, entry: Entry, event: CallHeld) -> None:
+    def _hold(self, entry: Entry, event: events.CallHeld) -> None:
         call = self._begun_state(event.call)
         self.set_aside += element_of(event.call) is None and not (call.is_set_aside or event.rule)
         call.held, call.is_decided, call.decided_ms = entry.id, bool(event.rule), moment_ms(entry.id)
         call.given, call.ruling, call.until_ms = event.snapshot, event.ruling, event.until_ms
         call.evidence, call.rule = event.evidence, event.rule
 
-    def _move(self, _: Entry, event: WaitMoved) -> None:
+    def _move(self, _: Entry, event: events.WaitMoved) -> None:
         self._state(event.call).until_ms = event.until_ms
 
-    def _decide(self, entry: Entry, event: CallDecided) -> None:
+    def _decide(self, entry: Entry, event: events.CallDecided) -> None:
         call = self._begun_state(event.call)
         self.set_aside -= element_of(event.call) is None and call.is_set_aside
         call.is_decided, call.decided_ms, call.ruling = True, moment_ms(entry.id), event.ruling
 
-    def _progress(self, _: Entry, event: CallProgressed) -> None:
+    def _progress(self, _: Entry, event: events.CallProgressed) -> None:
         if element_of(event.call) is None:
             self._state(event.call).progress = event.progress
 
-    def _start_child(self, entry: Entry, event: ChildStarted) -> None:
+    def _start_child(self, entry: Entry, event: events.ChildStarted) -> None:
         self._state(event.call).child = event.run
 
-    def _fan_out(self, entry: Entry, event: FanOutBegun) -> None:
+    def _fan_out(self, entry: Entry, event: events.FanOutBegun) -> None:
         call = self._state(event.call)
         call.elements, call.given, call.ruling = Elements(entry.elements), event.snapshot, None
 
-    def _end_element(self, entry: Entry, event: ElementEnded) -> None:
+    def _end_element(self, entry: Entry, event: events.ElementEnded) -> None:
         call = self._state(event.call)
         if (elements := call.elements) is None:
             return
         elements.begun.pop(event.element, None)
         elements.ended += 1
-        elements.failed += event.status is Status.FAILED
+        elements.failed += event.status is events.Status.FAILED
         elements.statuses[event.element] = event.status
         elements.codes.add(entry.code)
         if event.cost is not None:
             call.cost = _together(call.cost, event.cost)
 
-    def _undo(self, entry: Entry, event: CallsUndone) -> None:
+    def _undo(self, entry: Entry, event: events.CallsUndone) -> None:
         self.fold.withdraw(frozenset(event.calls))
         for index in event.calls:
             before = self.calls.pop(index, _UNKNOWN)
@@ -335,16 +314,16 @@ class LaneState:
 
 
 _CHANGES: Final[Mapping[Any, Callable[[LaneState, Entry, Any], None]]] = {
-    CallEnded: LaneState._end,
-    ElementEnded: LaneState._end_element,
-    CallBegun: LaneState._begin,
-    CallHeld: LaneState._hold,
-    WaitMoved: LaneState._move,
-    CallProgressed: LaneState._progress,
-    CallDecided: LaneState._decide,
-    FanOutBegun: LaneState._fan_out,
-    ChildStarted: LaneState._start_child,
-    CallsUndone: LaneState._undo,
+    events.CallEnded: LaneState._end,
+    events.ElementEnded: LaneState._end_element,
+    events.CallBegun: LaneState._begin,
+    events.CallHeld: LaneState._hold,
+    events.WaitMoved: LaneState._move,
+    events.CallProgressed: LaneState._progress,
+    events.CallDecided: LaneState._decide,
+    events.FanOutBegun: LaneState._fan_out,
+    events.ChildStarted: LaneState._start_child,
+    events.CallsUndone: LaneState._undo,
 }
 
 
@@ -446,13 +425,13 @@ class RunState:
             entry = self._relabelled(entry, lane)
         lane.apply(entry)
         event = entry.event
-        if isinstance(event, CallEnded):
+        if isinstance(event, events.CallEnded):
             self.missed = self.missed or event.missed
-        elif isinstance(event, PromisesGivenUp):
+        elif isinstance(event, events.PromisesGivenUp):
             self.gave_up = entry.id
-        elif isinstance(event, RuleGiven):
+        elif isinstance(event, events.RuleGiven):
             self.rules.give(entry.id, event.rule)
-        elif isinstance(event, RuleRevoked):
+        elif isinstance(event, events.RuleRevoked):
             self.rules.revoke(entry.id, event.revoked)
         if entry.message is not None and entry.instance is None and entry.call is None:
             self.rules.words.hear(entry.message)
@@ -460,10 +439,10 @@ class RunState:
 
     def _relabelled(self, entry: Entry, lane: LaneState) -> Entry:
         event, call = entry.event, lane.known.get(-1 if entry.call is None else entry.call)
-        if call is None or not isinstance(event, WriteEvent):
+        if call is None or not isinstance(event, events.WriteEvent):
             return entry
         trust = tool_trust_of(self.definition.said_of([call]).all, call.tool, call.runner.name)
-        event = relabelled(event, call, trust, lane.fold, self.added_sources)
+        event = events.relabelled(event, call, trust, lane.fold, self.added_sources)
         return entry._replace(event=event, message=event.message)
 
     def read_record(self, data: bytes, instance: str | None) -> tuple[LaneRecord, Mapping[int, Call]]:

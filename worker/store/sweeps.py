@@ -7,7 +7,7 @@ whole or not begun, and two sweeps at a time do no harm.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
@@ -28,6 +28,7 @@ from .run_list import Parent
 from .run_store import RunStore
 from .run_writer import discard_run, expire_runs
 from .scripts import Script, date_now, drop_entry, move_other_types, readable, server_ms
+from .servers import others_reached, position_in
 
 T = TypeVar("T")
 
@@ -50,6 +51,12 @@ class Thresholds:
     """For each queue the time before which everything published there was taken: a probe came out."""
     suspended: bool = False
     """Heartbeats may have been missed: nothing at work is declared lost."""
+    paused: Sequence[int] = ()
+    """The servers of a log that has several of which the same holds."""
+
+    def is_suspended(self, log: Redis, run: str) -> bool:
+        """Whether nothing at work in a run is declared lost."""
+        return self.suspended or (bool(self.paused) and position_in(log, run) in self.paused)
 
 
 class SweepTurns:
@@ -85,8 +92,17 @@ class SweepTurns:
 
     def note_contact(self, *, gap_ms: int, pause_ms: int, since_ms: int) -> bool:
         """Note that both servers were reached; returns whether recovery is suspended (see recovery.lua)."""
+        return self._is_suspended(0, gap_ms, pause_ms, since_ms)
+
+    def paused(self, *, gap_ms: int, pause_ms: int, since_ms: int) -> Iterator[int]:
+        """Note which others of several servers were reached; yields those of which recovery is suspended."""
+        for position in others_reached(self._redis):
+            if self._is_suspended(position, gap_ms, pause_ms, since_ms):
+                yield position
+
+    def _is_suspended(self, position: int, gap_ms: int, pause_ms: int, since_ms: int) -> bool:
         request = {"gap_ms": gap_ms, "pause_ms": pause_ms, "since": since_ms}
-        is_suspended: bool = self._hear(recovery(self._prefix), request)["is_suspended"]
+        is_suspended: bool = self._hear(recovery(self._prefix, position), request)["is_suspended"]
         return is_suspended
 
     def some_runs(self, cursor: int) -> tuple[int, dict[str, float]]:
@@ -237,7 +253,12 @@ class RunSweep:
             "silences": [one.since_ms for one in living.silent],
         }
         return self._sweep.try_all(
-            (self._keys(run), request | {"holders": living.holders.get(run, {})}) for run in runs
+            (
+                self._keys(run),
+                request
+                | {"holders": living.holders.get(run, {}), "suspended": thresholds.is_suspended(self._redis, run)},
+            )
+            for run in runs
         )
 
     def read(self, answer: bytes) -> SweptRun:
@@ -296,6 +317,7 @@ class OutboxTable:
         entries that cannot be read, which are set aside.
         """
         request = {**asdict(thresholds), "most": limits.OUTBOX_AT_ONCE, "limit_attempts": self._settings.limit_attempts}
+        request["suspended"] = thresholds.is_suspended(self._redis, run)
         found = self._look_after(self._keys(run), request)
         for member in found["broken"]:
             self.set_aside(run, member)

@@ -23,21 +23,11 @@ from ...broker_config import Settings
 from ...protocol.engine.events import CallGivenBack
 from ...protocol.engine.loop import Stage
 from ...protocol.references import Reference
+from .. import limits
 from ..backoff import batches
 from ..broker.attempts import CallId, call_name, read_progress
 from ..broker.messages import TaskMessage, pack, pack_task, unpack, unpack_task
 from ..errors import InfrastructureError, LetterNotFound
-from ..limits import (
-    AT_ONCE,
-    BACKGROUND_LOOK_SECONDS,
-    BACKGROUND_QUIET_SECONDS,
-    BACKGROUND_SECONDS,
-    CALLS_LOOKED_AT,
-    LONG_IN_QUEUE_MS,
-    MOST_TOLD,
-    WAITING_MOST_LANES,
-    WAITING_RUNS_AT_ONCE,
-)
 from .commits import DueRuns
 from .connections import connect, redis_errors
 from .definition import places_in
@@ -78,24 +68,24 @@ def read_waiting(store: RunStore, run: RunState | None = None) -> list[Waiting]:
     """
     redis, keys = store.redis, store.keys
     with redis.pipeline(transaction=False) as pipeline:
-        pipeline.zrange(keys.leases, 0, CALLS_LOOKED_AT - 1)
+        pipeline.zrange(keys.leases, 0, limits.CALLS_LOOKED_AT - 1)
         pipeline.hmget(keys.state, "status", GIVEN_BACK, "approve_ms", "amending", "plan", "loop", "promises_due", "at")
-        pipeline.zrange(keys.held, 0, MOST_TOLD - 1, withscores=True)
-        pipeline.zrange(keys.waits, 0, MOST_TOLD - 1, withscores=True)
+        pipeline.zrange(keys.held, 0, limits.MOST_TOLD - 1, withscores=True)
+        pipeline.zrange(keys.waits, 0, limits.MOST_TOLD - 1, withscores=True)
         pipeline.hgetall(probes(keys.prefix))
         pipeline.hgetall(slots_key(keys.prefix))
         pipeline.hgetall(processes(keys.prefix))
-        *own, taken, limits, living = pipeline.execute(raise_on_error=False)
+        *own, taken, limited, living = pipeline.execute(raise_on_error=False)
     for answer in own:
         if isinstance(answer, Exception):
             raise answer
     members, (status, given_back, approve_ms, amending, plan, loop, promises_due, at), held, timed = own
     # These are everybody's: one that somebody has broken is mended by the sweep, and tells nothing until then.
-    taken, limits, living = ({} if isinstance(shared, Exception) else shared for shared in (taken, limits, living))
+    taken, limited, living = ({} if isinstance(shared, Exception) else shared for shared in (taken, limited, living))
     calls = [member for member in members if b"@" not in member.rpartition(b"\x1f")[2]]
     if (
         not calls
-        and not limits
+        and not limited
         and not held
         and not timed
         and status not in (b"paused", b"scheduled")
@@ -107,7 +97,7 @@ def read_waiting(store: RunStore, run: RunState | None = None) -> list[Waiting]:
     found = [
         *_paused(keys.run, status, is_planned=is_planned, is_amended=amending is not None),
         *_scheduled(keys.run, status, at),
-        *(_slots(redis, keys, limits, now_ms) if limits else ()),
+        *(_slots(redis, keys, limited, now_ms) if limited else ()),
         *_people(keys.run, held, approve_ms, now_ms),
         *_moments(keys.run, timed),
     ]
@@ -131,14 +121,14 @@ def read_waiting(store: RunStore, run: RunState | None = None) -> list[Waiting]:
                 else:
                     found += _of_condition(id_, condition, taken, now_ms)
     promises = _promises(store, run, int(promises_due) - now_ms) if promises_due is not None else ()
-    return [*found[:MOST_TOLD], *promises]
+    return [*found[: limits.MOST_TOLD], *promises]
 
 
 def _promises(store: RunStore, run: RunState | None, left_ms: int) -> Iterator[Waiting]:
     """The calls that wait for what a schema has promised, as the log says it (SPEC R6.3, R11.6)."""
     if run is None:
         run = RunState(store.definition())
-        for instance in (None, *store.waiting_lanes(WAITING_MOST_LANES)):
+        for instance in (None, *store.waiting_lanes(limits.WAITING_MOST_LANES)):
             run.feed(store.lane(instance))
     for lane in run.lanes.values():
         missing = missing_in(lane, run)
@@ -189,7 +179,7 @@ def deserted(redis: Redis, prefix: str, served: Collection[str]) -> list[Deserte
     asked = {queue.decode() for queue, known in sent.items() if known.split(b":")[1:2] != [b"0"]} - {*served}
     if not asked:
         return []
-    listed: Any = redis.zrange(active_runs(prefix), 0, CALLS_LOOKED_AT - 1)
+    listed: Any = redis.zrange(active_runs(prefix), 0, limits.CALLS_LOOKED_AT - 1)
     found = Counter[str]()
     of: dict[str, str] = {}
     for run, entry in _messages(redis, [Keys(prefix, run.decode()) for run in listed]):
@@ -203,10 +193,10 @@ def deserted(redis: Redis, prefix: str, served: Collection[str]) -> list[Deserte
 
 def _messages(redis: Redis, runs: Sequence[Keys]) -> Iterator[tuple[str, bytes]]:
     """The conditions of calls of some runs, and of what they have sent and forgotten, each with its run."""
-    for some in batches(runs, WAITING_RUNS_AT_ONCE):
+    for some in batches(runs, limits.WAITING_RUNS_AT_ONCE):
         with redis.pipeline(transaction=False) as pipeline:
             for keys in some:
-                pipeline.zrange(keys.leases, 0, CALLS_LOOKED_AT - 1)
+                pipeline.zrange(keys.leases, 0, limits.CALLS_LOOKED_AT - 1)
                 pipeline.hvals(keys.outbox)
             answers = pipeline.execute()
             begun = [(keys, calls) for keys, calls in zip(some, answers[::2], strict=True) if calls]
@@ -218,7 +208,7 @@ def _messages(redis: Redis, runs: Sequence[Keys]) -> Iterator[tuple[str, bytes]]
 
 
 def _of_condition(id_: CallId, condition: Condition, taken: Mapping[bytes, bytes], now_ms: int) -> Iterator[Waiting]:
-    if (lies := lies_in(condition)) is not None and now_ms - lies[0] > LONG_IN_QUEUE_MS:
+    if (lies := lies_in(condition)) is not None and now_ms - lies[0] > limits.LONG_IN_QUEUE_MS:
         since, queue = lies
         until = int(taken.get(queue.encode(), b"0").partition(b":")[0])
         if until < since:
@@ -287,12 +277,14 @@ def _slots(redis: Redis, keys: Keys, found: Mapping[bytes, bytes], now_ms: int) 
     left to the sweep.
     """
     slots = slots_key(keys.prefix)
-    limits = dict(_readable(found.items(), lambda pair: (pair[0].decode(), pair[1].decode())))
+    limited = dict(_readable(found.items(), lambda pair: (pair[0].decode(), pair[1].decode())))
     with redis.pipeline(transaction=False) as pipeline:
-        for name in limits:
-            pipeline.zrange(f"{slots}:waiting:{name}\x1f{keys.run}", 0, MOST_TOLD - 1, withscores=True)
-        waits = zip(limits.items(), pipeline.execute(raise_on_error=False), strict=True)
-        told = [(*limit, waiting) for limit, waiting in waits if isinstance(waiting, list) and waiting][:MOST_TOLD]
+        for name in limited:
+            pipeline.zrange(f"{slots}:waiting:{name}\x1f{keys.run}", 0, limits.MOST_TOLD - 1, withscores=True)
+        waits = zip(limited.items(), pipeline.execute(raise_on_error=False), strict=True)
+        told = [(*limit, waiting) for limit, waiting in waits if isinstance(waiting, list) and waiting][
+            : limits.MOST_TOLD
+        ]
         for name, _, _ in told:
             pipeline.zrange(f"{slots}:holders:{name}", 0, 2)
             pipeline.zscore(f"{slots}:due", name)
@@ -399,7 +391,7 @@ def await_background(
     the server's for each look at the outboxes. Raises `InfrastructureError` where time is over or the server is gone.
     """
     begun = time.monotonic()
-    until = begun + BACKGROUND_SECONDS if deadline is None else deadline
+    until = begun + limits.BACKGROUND_SECONDS if deadline is None else deadline
     has_said = False
     try:
         with connect(settings) as redis, redis.pubsub() as changes:
@@ -413,10 +405,10 @@ def await_background(
                         f"{left} calls that were sent and forgotten were not done in time; they end now, with the "
                         f"embedded backend"
                     )
-                if now - begun >= BACKGROUND_QUIET_SECONDS and not has_said:
+                if now - begun >= limits.BACKGROUND_QUIET_SECONDS and not has_said:
                     has_said = True
                     say(f"waiting for {left} calls that were sent and not awaited")
-                patience = BACKGROUND_LOOK_SECONDS if has_said else BACKGROUND_QUIET_SECONDS
+                patience = limits.BACKGROUND_LOOK_SECONDS if has_said else limits.BACKGROUND_QUIET_SECONDS
                 changes.get_message(timeout=min(until - now, patience))
             return DeadLetters(redis, settings).list()
     except RedisError as error:
@@ -489,7 +481,7 @@ class DeadLetters:
             ids: Any = self._redis.zrange(self._times, 0, -1)
         if run is not None:
             ids = [id_ for id_ in ids if id_.decode().startswith(f"{run}:")]
-        pages = map(self._read, batches(ids, AT_ONCE))
+        pages = map(self._read, batches(ids, limits.AT_ONCE))
         return [letter for page in pages for letter in page if run in (None, letter.call.run)]
 
     def count(self) -> int:
@@ -542,7 +534,7 @@ class DeadLetters:
         with redis_errors(self._settings):
             ids: Any = self._redis.zrange(self._times, 0, -1)
             names = [id_ for id_ in ids if id_.decode().partition(":")[0] in runs]
-            for page in batches(names, AT_ONCE):
+            for page in batches(names, limits.AT_ONCE):
                 self._redis.hdel(self._letters, *page)
                 self._redis.zrem(self._times, *page)
 
@@ -554,7 +546,7 @@ class DeadLetters:
 
     def forget_calls(self, calls: Iterable[CallId]) -> None:
         """Forget the letters of calls, such as are run again."""
-        for names in batches((call.idempotency_key for call in calls), AT_ONCE):
+        for names in batches((call.idempotency_key for call in calls), limits.AT_ONCE):
             with redis_errors(self._settings), self._redis.pipeline(transaction=True) as pipeline:
                 pipeline.hdel(self._letters, *names)
                 pipeline.zrem(self._times, *names)

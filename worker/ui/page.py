@@ -66,7 +66,7 @@ _STATUSES: Final = get_args(RunStatus)
 
 def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = None) -> dict[str, Any]:
     """The answer `runs`: the newest first, with an `owner` its own, `limit` at most. Each word of `search` is part of
-    an id, a name or a tag; `tag` are tags that a run has, one a line.
+    an id, a name or a tag; `tag` are tags that a run has, one a line. `away` says which servers' runs are left out.
     """
     status, search, after = query.text("status"), query.text("search"), query.text("after")
     name, limit = query.text("name"), query.number("limit")
@@ -77,8 +77,8 @@ def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = 
     wanted: RunStatus | None = run_status(status) if status is not None else None
     found: list[dict[str, Any]] = []
     before_ms, last_seen = _cursor(after) if after is not None else (None, None)
-    looked_at, last = 0, None
-    for summary in RunIndex(redis, settings.key_prefix, owner=owner).runs():
+    looked_at, last, away = 0, None, list[str]()
+    for summary in RunIndex(redis, settings.key_prefix, owner=owner).runs(left_out=away.append):
         submitted_ms = round(summary.submitted.timestamp() * 1000)
         if before_ms is not None and submitted_ms >= before_ms:
             if submitted_ms == before_ms and summary.run == last_seen:
@@ -86,14 +86,14 @@ def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = 
             continue
         before_ms = None
         if len(found) >= most or looked_at == limits.PAGE_MOST_LOOKED_AT:
-            return {"runs": found, "next": last}
+            return {"runs": found, "next": last} | ({"away": away} if away else {})
         looked_at, last = looked_at + 1, f"{submitted_ms}:{summary.run}"
         texts = [text.casefold() for text in (summary.run, summary.name or "", *summary.tags)]
         is_found = all(any(word in text for text in texts) for word in words)
         is_found = is_found and name in (None, summary.name) and tags.issubset(summary.tags)
         if is_found and wanted in (None, summary.status):
             found.append(summary.to_dict())
-    return {"runs": found, "next": None}
+    return {"runs": found, "next": None} | ({"away": away} if away else {})
 
 
 def _cursor(after: str) -> tuple[int, str]:

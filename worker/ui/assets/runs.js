@@ -20,15 +20,17 @@ async function runsView({ query }) {
       return `#/${known.length ? "?" + new URLSearchParams(known) : ""}`;
     },
   });
+  const first = await ask("runs", asked);
   const list = pages({
-    first: await ask("runs", asked),
+    first,
     key: "runs",
     row: runRow,
     more: (after) => ask("runs", { ...asked, after }),
     empty: asked.status || asked.search ? "No matching runs." : "There are no runs yet: acts submit FILE makes one.",
     label: "Runs",
   });
-  return { title: "Runs", nodes: [wrap("div.head", heading("Runs"), form), list], isFresh: true };
+  const away = first.away ? notice("", first.away.map((why) => wrap("p", why))) : null;
+  return { title: "Runs", nodes: [wrap("div.head", heading("Runs"), form), away, list], isFresh: true };
 }
 
 function runRow(run) {
