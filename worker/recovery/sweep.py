@@ -316,9 +316,9 @@ class Sweeper:
         """Note that the servers were reached, and find whether heartbeats may have been missed before."""
         settings = self._settings
         gap_seconds = max(3.5 * settings.sweep_interval_seconds, settings.lease_seconds / 2)
-        gap = {"gap_ms": int(gap_seconds * 1000), "pause_ms": int(settings.lease_seconds * 1000 / 2)}
-        suspended = self._turns.note_contact(**gap, since_ms=since_ms)
-        paused = tuple(self._turns.paused(**gap, since_ms=since_ms))
+        gap, lease_ms = {"gap_ms": int(gap_seconds * 1000), "since_ms": since_ms}, int(settings.lease_seconds * 1000)
+        suspended = self._turns.note_contact(**gap, pause_ms=lease_ms // 2)
+        paused = tuple(self._turns.paused(**gap, pause_ms=lease_ms))  # results that went round come first
         self._thresholds = replace(self._thresholds, suspended=suspended, paused=paused)
         self._thresholds = replace(self._thresholds, consumed_until=self._probes.consumed_until())
 

@@ -241,7 +241,7 @@ class Runtime:
         """
         if self._log is None or await self._log.reaches(run):
             return False
-        await asyncio.sleep(limits.SERVER_AWAY_SECONDS)
+        await asyncio.sleep(min(limits.SERVER_AWAY_SECONDS, self.settings.lease_seconds / 6))
         await publish()
         return True
 
