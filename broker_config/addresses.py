@@ -386,7 +386,7 @@ class AddressSettings(BaseSettings):
     redis_url: RedisUrl | None = setting(
         None,
         "The Redis that holds the log: redis, rediss, unix, or sentinel (several joined by ;). Several servers are "
-        "joined by commas, and divide the runs: see docs/internals/capacity.md. Unset: the broker, if that is a Redis.",
+        "joined by commas, and divide the runs: see docs/capacity.md. Unset: the broker, if that is a Redis.",
         SECRET,
     )
     sentinel_master: str = setting("mymaster", "The master's name, for sentinel:// addresses.", FOUND)
