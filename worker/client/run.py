@@ -31,6 +31,7 @@ from .call_results import LogEntry, LogReading
 from .control import Control
 from .files import File, Given, files_of
 from .progress import Arrivals, Deadline, Event, EventReader, blocking
+from .results import Result
 from .submitting import OutputT, OutputType, Texts, messages_of, typed, with_named_options
 from .tables import place_of
 
@@ -83,7 +84,7 @@ class ReadableRun(Generic[OutputT]):
 
     def result(
         self, at: str | None = None, *, waits: bool = False, timeout_seconds: float | None = None
-    ) -> results.Result[OutputT]:
+    ) -> Result[OutputT]:
         """The result of a run that has completed: `result(timeout_seconds=60)` waits for its end, and raises
         `RunFailed` with the first failures if it has failed or was cancelled, `RunTimeout` if it goes on. `wait` does
         not raise for a run that has failed.
@@ -113,7 +114,7 @@ class ReadableRun(Generic[OutputT]):
         for _ in blocking(self._arrivals.end(deadline)):
             pass
 
-    def wait(self, timeout_seconds: float | None = None) -> results.Result[OutputT]:
+    def wait(self, timeout_seconds: float | None = None) -> Result[OutputT]:
         """Block until the run has ended, well or not, and read its result: `.status` says how. `result` raises for a
         run that has failed. Raises `RunTimeout`, a `TimeoutError`; the run goes on then. `OutputUnfit` as `result`.
         """
