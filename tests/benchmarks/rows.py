@@ -218,7 +218,7 @@ def _start(bench: Bench) -> Iterator[Line]:
             return {"seconds": seconds}
 
         seconds = bench.repeated("acts run", run)["seconds"]
-    yield Line("`acts run` of a file with one call", "s", seconds, goal=Goal(1.5, is_strict=True, is_most=True))
+    yield Line("`acts run` of a file with one call", "s", seconds, goal=Goal(1, is_strict=True, is_most=True))
     with running(OURS) as ours:
 
         def ready() -> Figures:
@@ -227,7 +227,7 @@ def _start(bench: Bench) -> Iterator[Line]:
                 return {"seconds": time.perf_counter() - start}
 
         seconds = bench.repeated("acts worker", ready)["seconds"]
-    yield Line("`acts worker` takes tasks", "s", seconds, goal=Goal(2, is_strict=True, is_most=True))
+    yield Line("`acts worker` takes tasks", "s", seconds, goal=Goal(1.2, is_strict=True, is_most=True))
 
 
 def _ours(*options: str) -> Side:
