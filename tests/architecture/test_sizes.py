@@ -19,8 +19,8 @@ ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("protocol", "worker", "broker_config")
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
-MOST_MODULES: Final = 246
-MOST_LINES_OF_CODE: Final = 63_900
+MOST_MODULES: Final = 245
+MOST_LINES_OF_CODE: Final = 63_450
 MOST_LINES_OF_A_MODULE: Final = 450
 MOST_LINES_OF_A_FUNCTION: Final = 60
 MOST_SCRIPTS: Final = 17

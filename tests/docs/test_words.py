@@ -10,7 +10,7 @@ import pytest
 
 from .pages import ROOT
 
-MOST_WORDS: Final = 45_500
+MOST_WORDS: Final = 45_450
 """Words of all pages for users together, without code and without the tables that commands write."""
 FOR_MAINTAINERS: Final = ("architecture.md", "rules.md")
 PAGES: Final = [
