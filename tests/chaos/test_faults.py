@@ -100,7 +100,7 @@ def test_a_killed_process_of_a_prefork_pool(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("after_bytes", "left_behind"),
     [
-        pytest.param(10_000, {"removed": 1}, id="while it wrote"),
+        pytest.param(10_000, {}, id="while it wrote the first part, so nothing is there"),
         pytest.param(38_000, {"in_doubt": 1}, id="while it published", marks=pytest.mark.nightly),
     ],
 )
