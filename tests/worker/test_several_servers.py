@@ -29,6 +29,7 @@ from tests.acceptance import forks
 from tests.chaos.server import Server
 
 from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
+from .everything import everything_works
 from .sentinels import watched_servers
 
 SERVERS: Final = 3
@@ -108,33 +109,10 @@ def test_what_belongs_to_no_run_is_on_the_first_server(command: tuple[Any, ...])
 
 def test_everything_that_a_run_does_works_on_several_servers(backend: Backend) -> None:
     """Runs on all servers, limits, rates, orders, amendments, forks, explanations, dead letters, the sweep."""
-    from .test_silence import CALLS, INSTANCES
-
-    client = backend.client
     with backend.worker():
-        runs = [client.submit([*INSTANCES, {"type": "plan", "calls": CALLS}]) for _ in range(10)]
-        for run in runs:
-            result = backend.wait(run.id)
-            assert result.status == "completed"
-            assert {name: data["state"]["b"]["sum"] for name, data in result.instances.items()} == {
-                f"i{number}": number + 1 for number in range(20)
-            }
-        run = client.submit(solution={"calls": [{"_tool": "waitAtGate", "gate": "g", "_outputPath": "†state.g"}]})
-        backend.meeting.take("at:g")
-        run.pause()
-        run.amend([{"_tool": "echo", "value": 1, "_outputPath": "†state.x"}], add=True)
-        run.resume()
-        backend.meeting.open_gate("g")
-        assert backend.wait(run.id).data()["state"]["x"] == 1
-        assert backend.wait(run.fork().id).status == "completed"
-        failing = client.submit(solution={"calls": [{"_tool": "explode"}]})
-        assert backend.wait(failing.id).status == "completed"
-        letters = client.dead_letters()
-        while not letters.list():
-            backend.meeting.redis.wait(1, 50)
-        letters.resend([letters.list()[0].id])
+        runs = everything_works(backend)
     assert len({position(backend, run.id) for run in runs}) > 1, "all ten on one of three: once in 20,000 times"
-    assert {one.run for one in client.runs()} >= {run.id for run in runs}
+    assert {one.run for one in backend.client.runs()} >= {run.id for run in runs}
 
 
 # Which servers they are.

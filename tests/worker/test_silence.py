@@ -32,6 +32,7 @@ from tests.few import few
 
 from .backend import ACTIVITIES, DEADLINE_SECONDS, MODEL, Backend, Meeting, meeting_url
 from .clusters import Cluster, cluster
+from .everything import everything_works
 from .sentinels import client
 
 # Connections that are dropped without a reset: something in between takes what is sent, and nothing comes back.
@@ -207,13 +208,6 @@ def test_connections_are_looked_at_though_they_were_opened_before_the_watch_coul
 
 # The log in a Redis Cluster (`redis+cluster://`), the broker elsewhere.
 
-INSTANCES = [{"type": "input", "_instance": f"i{number}", "n": number} for number in range(20)]
-CALLS = [
-    {"_tool": "echo", "value": "†input.n", "_outputPath": "†state.a"},
-    {"_tool": "remoteAdd", "a": "†state.a", "b": 1, "_outputPath": "†state.b"},
-    {"_tool": "note", "name": "told"},
-]
-
 
 @pytest.fixture(params=[False])
 def nodes(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
@@ -245,31 +239,10 @@ def test_everything_that_a_run_does_works_in_a_cluster(backend: Backend) -> None
     with backend.worker():
         others = [{"type": "input", "_instance": f"paced {number}", "n": number} for number in range(7)]
         paced = client.submit([*others, {"type": "plan", "calls": [{"_tool": "pace", "customer": "clustered"}]}])
-        runs = [client.submit([*INSTANCES, {"type": "plan", "calls": CALLS}]) for _ in range(10)]
-        for run in runs:
-            result = backend.wait(run.id)
-            assert result.status == "completed"
-            assert {name: data["state"]["b"]["sum"] for name, data in result.instances.items()} == {
-                f"i{number}": number + 1 for number in range(20)
-            }
+        runs = everything_works(backend)
         assert backend.wait(paced.id).status == "completed"
         moments = sorted(backend.meeting.take("paced:clustered") for _ in range(7))
         assert all(sixth - first > 0.8 for first, sixth in zip(moments, moments[5:], strict=False))
-        run = client.submit(solution={"calls": [{"_tool": "waitAtGate", "gate": "g", "_outputPath": "†state.g"}]})
-        backend.meeting.take("at:g")
-        run.pause()
-        run.amend([{"_tool": "echo", "value": 1, "_outputPath": "†state.x"}], add=True)
-        run.resume()
-        backend.meeting.open_gate("g")
-        assert backend.wait(run.id).data()["state"]["x"] == 1
-        assert backend.wait(run.fork().id).status == "completed"
-        assert run.explain("†state.x").value == 1
-        failing = client.submit(solution={"calls": [{"_tool": "explode"}]})
-        assert backend.wait(failing.id).status == "completed"
-        letters = client.dead_letters()
-        while not letters.list():
-            backend.meeting.redis.wait(1, 50)  # a cluster has no events of all its keys
-        letters.resend([letters.list()[0].id])
     assert len({node_of(backend, run.id) for run in runs}) > 1, "all ten on one of three: once in 20,000 times"
     found = client.erasable_runs(["i3"])
     assert {each.run for each in found.runs} == {run.id for run in runs}
