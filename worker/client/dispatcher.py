@@ -91,11 +91,8 @@ class InlineFireAndForget:
     def decide(self, plan: Plan, run: str, tokens: Tokens, trace: str = "") -> SentInline:
         """Make the tasks of the lanes of a plan that can end here; `trace` is the run's place in a trace."""
         found, meter = SentInline(), Meter()
-        most, calls, free_bytes = (
-            limits.DISPATCHER_WINDOWS * self._settings.publish_window,
-            0,
-            limits.DISPATCHER_MOST_BYTES,
-        )
+        most, calls = limits.DISPATCHER_WINDOWS * self._settings.publish_window, 0
+        free_bytes = limits.DISPATCHER_MOST_BYTES
         before = METER.set(meter)
         try:
             for instance, lane in plan.lanes.items():

@@ -197,13 +197,10 @@ class HeartbeatWriter:
                 begun = tuple(ref for ref in begun if ref == blocking)
             self._at_work.update(dict.fromkeys(begun, True))
             ended = tuple(self._ended)
-            oldest = islice(
-                (one for one in self._progress.items() if one[0] in self._at_work), limits.UNANSWERED_IN_A_REPORT
-            )
+            most = limits.UNANSWERED_IN_A_REPORT
+            oldest = islice((one for one in self._progress.items() if one[0] in self._at_work), most)
             progressed = tuple(Progressed(*one) for one in oldest)
-            waiting = [self._unanswered.pop(ref) for ref in begun if ref in self._unanswered][
-                : limits.UNANSWERED_IN_A_REPORT
-            ]
+            waiting = [self._unanswered.pop(ref) for ref in begun if ref in self._unanswered][:most]
         if begun or ended or reserved:
             unanswered = tuple(one._replace(wait_ms=int(max(again - now, 0) * 1000)) for one, again in waiting)
             said = Report(begun=begun, ended=ended, reserved=reserved, unanswered=unanswered, progressed=progressed)

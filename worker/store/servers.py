@@ -221,7 +221,7 @@ class Servers(Redis):
 
 
 class ServersPipeline(Pipeline):
-    """A pipeline to several servers: what one does not answer is an error, and the others' commands are carried out."""
+    """A pipeline to several servers: if one does not answer, its commands are errors and the others' run."""
 
     def __init__(self, servers: Servers, transaction: bool) -> None:
         super().__init__(servers.connection_pool, servers.response_callbacks, transaction, None)
